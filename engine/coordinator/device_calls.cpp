@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "coordinator/batch_work.hpp"
 #include "device/moment.hpp"
 
 namespace paceline {
@@ -31,8 +30,7 @@ void DeviceCalls::admit(const std::shared_ptr<device::Moment>& after, const std:
   }
 }
 
-std::shared_ptr<DeviceCall> DeviceCalls::hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own,
-                                                   std::vector<std::size_t> counts) {
+std::shared_ptr<DeviceCall> DeviceCalls::hand_over(std::vector<Carried> carried, std::vector<std::size_t> counts) {
   if (group_ == nullptr) {
     std::vector<int> peers;
     peers.reserve(like_->members.size());
@@ -44,9 +42,9 @@ std::shared_ptr<DeviceCall> DeviceCalls::hand_over(RequestPtr request, std::shar
     group_->coded_from = like_->coded_from;
     thread_ = std::thread([this] { serve(); });
   }
-  const std::weak_ptr<const Allocate> allocate = own == nullptr ? nullptr : own->allocate;
-  auto call = std::make_shared<DeviceCall>(
-      DeviceCall{std::move(request), std::move(own), device_, std::move(counts), allocate});
+  const PendingRequest* const first = carried.front().own.get();
+  const std::weak_ptr<const Allocate> allocate = first == nullptr ? nullptr : first->allocate;
+  auto call = std::make_shared<DeviceCall>(DeviceCall{std::move(carried), device_, std::move(counts), allocate});
   queue_.push_back(call);
   came_.notify_one();
   return call;
@@ -118,15 +116,18 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
     entry_ = std::make_unique<device::Stream>(device_->driver());
     on_device_ = std::make_unique<device::DeviceGroup>(engine_, group_, device_, devices_->pointers());
   }
-  const Fingerprint& what = call.request->what;
-  if (call.own == nullptr) return {stand_in(call)->operation()};
-  const PendingRequest& own = *call.own;
-  own.after->order_before(entry_->get());
+  for (const Carried& each : call.carried)
+    if (each.own != nullptr) each.own->after->order_before(entry_->get());
+  if (call.carried.size() > 1) return {reduce_packed(call)->operation()};
+  if (call.carried.front().own == nullptr) return {stand_in(call)->operation()};
+  const Request& request = *call.carried.front().request;
+  const Fingerprint& what = request.what;
+  const PendingRequest& own = *call.carried.front().own;
   device::DeviceGroup& group = *on_device_;
   const device::StreamHandle stream = entry_->get();
   const auto data = device::address(own.data);
   const auto target = device::address(own.target);
-  const Wanted wanted = wanted_by(*call.request, own.residual);
+  const Wanted wanted = wanted_by(request, own.residual);
   std::vector<Handle> operations;
   const auto add = [&](const device::Handed& handed) { operations.push_back(handed->operation()); };
   switch (what.collective) {
@@ -157,9 +158,26 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
   return operations;
 }
 
+// What this rank has not handed in, because it has joined, is zeros. The call comes after all earlier ones, and so may
+// use the memory in which they were packed.
+device::Handed DeviceCalls::reduce_packed(const DeviceCall& call) {
+  const Fingerprint& what = call.carried.front().request->what;
+  std::vector<device::Block> blocks;
+  std::size_t count = 0;
+  for (const Carried& each : call.carried) {
+    const std::byte* const data = each.own == nullptr ? nullptr : each.own->data;
+    blocks.push_back({device::address(data), each.request->what.count});
+    count += each.request->what.count;
+  }
+  const device::Current current(device_->driver(), device_->context());
+  const device::Address memory = spare(count * size_of(what.dtype));
+  last_spare_ = device::all_reduce(*on_device_, std::move(blocks), memory, what.dtype, what.op, entry_->get());
+  return last_spare_;
+}
+
 device::Handed DeviceCalls::gather(const DeviceCall& call) {
-  const Fingerprint& what = call.request->what;
-  const auto source = device::address(call.own->data);
+  const Fingerprint& what = call.carried.front().request->what;
+  const auto source = device::address(call.carried.front().own->data);
   const device::Address to = output(call);
   const auto& counts = call.counts;
   if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); }))
@@ -170,10 +188,11 @@ device::Handed DeviceCalls::gather(const DeviceCall& call) {
 }
 
 device::Handed DeviceCalls::send_to_all(const DeviceCall& call) {
-  const DType dtype = call.request->what.dtype;
-  return device::exchange(*on_device_, call.request->what.collective,
-                          device::in_a_row(device::address(call.own->data), call.own->counts, dtype),
-                          device::in_a_row(output(call), call.counts, dtype), dtype, -1, entry_->get());
+  const Fingerprint& what = call.carried.front().request->what;
+  const PendingRequest& own = *call.carried.front().own;
+  return device::exchange(*on_device_, what.collective,
+                          device::in_a_row(device::address(own.data), own.counts, what.dtype),
+                          device::in_a_row(output(call), call.counts, what.dtype), what.dtype, -1, entry_->get());
 }
 
 // Where what comes belongs. The call is handed over to come after what the entry's stream has to do, and so after
@@ -186,15 +205,15 @@ device::Address DeviceCalls::output(const DeviceCall& call) {
     return (*allocate)(call.counts, entry_->get());
   } catch (const std::exception& failure) {
     throw Failure(Error{ErrorKind::aborted,
-                        like_->name_of(like_->rank) + " has no memory for the outcome of " + call.own->description() +
-                            ": " + failure.what(),
+                        like_->name_of(like_->rank) + " has no memory for the outcome of " +
+                            call.carried.front().own->description() + ": " + failure.what(),
                         like_->members[static_cast<std::size_t>(like_->rank)].description});
   }
 }
 
 // What a rank does that has joined: an all_reduce gets zeros from it, an all_gather nothing. What comes is of no use.
 device::Handed DeviceCalls::stand_in(const DeviceCall& call) {
-  const Fingerprint& what = call.request->what;
+  const Fingerprint& what = call.carried.front().request->what;
   const device::Driver& driver = device_->driver();
   const device::Current current(driver, device_->context());
   if (last_spare_ != nullptr) last_spare_->order_before(entry_->get());
@@ -210,7 +229,7 @@ device::Handed DeviceCalls::stand_in(const DeviceCall& call) {
     const device::Address zeros = spare(bytes);
     driver.check(driver.fill(zeros, 0, bytes, entry_->get()), "cuMemsetD8Async");
     last_spare_ = device::all_reduce(*on_device_, zeros, what.count, what.dtype, what.op, 1, entry_->get(),
-                                     wanted_by(*call.request));
+                                     wanted_by(*call.carried.front().request));
   }
   return last_spare_;
 }

@@ -12,20 +12,20 @@
 #include <thread>
 #include <vector>
 
-#include "coordinator/pending_request.hpp"
+#include "coordinator/batch_work.hpp"
 #include "device/collectives.hpp"
 #include "progress/collectives.hpp"
 
 namespace paceline {
 
-// A request that waits for its turn, or that the device has. The engine's lock guards what comes of it.
+// A request, or several all_reduces that go as one, that waits for its turn, or that the device has. The engine's lock
+// guards what comes of it.
 struct DeviceCall {
-  RequestPtr request;
-  std::shared_ptr<const PendingRequest> own;  // null if this rank has joined, and gives zeros
-  std::shared_ptr<device::Device> device;     // null if this rank has handed in nothing on one so far
-  std::vector<std::size_t> counts;            // by rank: the elements that come here, where ranks may differ
-  std::weak_ptr<const Allocate> allocate;     // gone once the request has failed
-  std::vector<Handle> operations = {};        // that carry it out
+  std::vector<Carried> carried;
+  std::shared_ptr<device::Device> device;  // null if this rank has handed in nothing on one so far
+  std::vector<std::size_t> counts;         // by rank: the elements that come here, where ranks may differ
+  std::weak_ptr<const Allocate> allocate;  // gone once the request has failed
+  std::vector<Handle> operations = {};     // that carry it out
   bool started = false;
   Error error = {};  // why it could not start
 };
@@ -43,8 +43,7 @@ class DeviceCalls {
   // The caller of these holds the engine's lock.
   // All requests are of one device. Throws Failure (invalid) for another one than that of the first request.
   void admit(const std::shared_ptr<device::Moment>& after, const std::shared_ptr<device::Devices>& devices);
-  std::shared_ptr<DeviceCall> hand_over(RequestPtr request, std::shared_ptr<const PendingRequest> own,
-                                        std::vector<std::size_t> counts = {});
+  std::shared_ptr<DeviceCall> hand_over(std::vector<Carried> carried, std::vector<std::size_t> counts = {});
   // That of the group; null if there is none.
   const Error* error() const { return group_ != nullptr && group_->error ? &group_->error : nullptr; }
   void fail_group(const Error& error);
@@ -58,6 +57,7 @@ class DeviceCalls {
  private:
   void serve();
   std::vector<Handle> start(const DeviceCall& call);
+  device::Handed reduce_packed(const DeviceCall& call);
   device::Handed gather(const DeviceCall& call);
   device::Handed send_to_all(const DeviceCall& call);
   device::Address output(const DeviceCall& call);
@@ -81,7 +81,8 @@ class DeviceCalls {
   std::thread thread_;
   std::unique_ptr<device::Stream> entry_;  // comes after what callers' streams had to do
   std::unique_ptr<device::DeviceGroup> on_device_;
-  // What this rank uses once it has joined, and the last call that does. Earlier ones stay in use until the end.
+  // Where requests are packed that go as one, and what this rank uses once it has joined; and the last call that uses
+  // it. Earlier ones stay in use until the end.
   struct Spare {
     device::Address address;
     std::size_t bytes;

@@ -1,4 +1,5 @@
-// The requests of a batch whose memory is a device's. Each goes alone, where it lies, and all are under way at once.
+// The requests of a batch whose memory is a device's. Small tensors of several go as one; each of the others goes
+// alone, where it lies. All are under way at once.
 #include <algorithm>
 
 #include "coordinator/amounts.hpp"
@@ -26,8 +27,7 @@ class OnDevice final : public BatchWork {
         phase_ = Phase::handing_over;
         [[fallthrough]];
       case Phase::handing_over:
-        for (const Carried& carried : carried_)
-          calls_.push_back(context_.device_calls.hand_over(carried.request, carried.own, counts_));
+        hand_over();
         phase_ = Phase::starting;
         return true;
       case Phase::starting:
@@ -54,6 +54,18 @@ class OnDevice final : public BatchWork {
  private:
   // Where ranks may bring different amounts to a request, which is then alone, they tell each other before.
   enum class Phase : std::uint8_t { telling, learning, handing_over, starting, moving, over };
+
+  void hand_over() {
+    std::vector<Carried> together;
+    for (const Carried& carried : carried_) {
+      if (carried_.size() > 1 && is_packed(*carried.request)) {
+        together.push_back(carried);
+      } else {
+        calls_.push_back(context_.device_calls.hand_over({carried}, counts_));
+      }
+    }
+    if (!together.empty()) calls_.push_back(context_.device_calls.hand_over(std::move(together)));
+  }
 
   bool all_started() const {
     return std::ranges::all_of(calls_, [](const auto& call) { return call->started; });

@@ -203,7 +203,11 @@ class FusedAllReduce final : public BatchWork {
 
 }  // namespace
 
-bool is_packed(const Request& request) { return request.bytes < calibration::kReducedAlone && !request.on_device; }
+// On a device each tensor with a codec of its own is encoded for itself.
+bool is_packed(const Request& request) {
+  return agreed_bytes(request) < calibration::kReducedAlone &&
+         !(request.on_device && request.what.codec != Codec::none);
+}
 
 std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused) {
   return std::make_unique<FusedAllReduce>(context, std::move(fused));

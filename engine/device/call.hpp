@@ -22,6 +22,9 @@ struct Call {
   // Where what comes belongs: one block for the combination of what all bring, or for what the root brings; or one for
   // each rank's; none if nothing comes here.
   std::vector<Block> output = {};
+  // Of an all_reduce: what is copied to `input`, one behind the other, before it, and back from `output` after it. One
+  // without memory stands for zeros. None if that is not wanted.
+  std::vector<Block> packed = {};
   std::size_t count = 0;  // elements of each block, on all ranks; 0 if `uneven`
   bool uneven = false;    // the blocks have counts of their own, which no other rank knows before they meet
   DType dtype = DType::uint8;

@@ -34,6 +34,23 @@ Handed all_reduce(DeviceGroup& group, Address data, std::size_t count, DType dty
   return group.start(call);
 }
 
+Handed all_reduce(DeviceGroup& group, std::vector<Block> blocks, Address memory, DType dtype, Op op,
+                  StreamHandle stream) {
+  check_reduction(dtype, op);
+  std::size_t count = 0;
+  for (const Block& block : blocks) count += block.count;
+  Call call{.collective = Collective::all_reduce,
+            .input = {{memory, count}},
+            .output = {{memory, count}},
+            .packed = std::move(blocks),
+            .count = count,
+            .dtype = dtype,
+            .op = op,
+            .stream = stream};
+  encode(call, group, {}, 1);
+  return group.start(call);
+}
+
 // If it is encoded, the root, too, ends with what the others decode.
 Handed broadcast(DeviceGroup& group, Address data, std::size_t count, DType dtype, int root, StreamHandle stream,
                  const Wanted& wanted) {

@@ -17,6 +17,8 @@ using Handed = std::shared_ptr<Pending>;
 // wanted: as of the engine's collectives, but with a residual in memory of the device.
 Handed all_reduce(DeviceGroup&, Address data, std::size_t count, DType, Op, double factor, StreamHandle,
                   const Wanted& wanted = {});
+// Of several blocks at once, which are packed in memory of as many elements; one without an address stands for zeros.
+Handed all_reduce(DeviceGroup&, std::vector<Block> blocks, Address memory, DType, Op, StreamHandle);
 Handed broadcast(DeviceGroup&, Address data, std::size_t count, DType, int root, StreamHandle,
                  const Wanted& wanted = {});
 // The root's `to` may be its `source`; other ranks' is not written.

@@ -258,6 +258,7 @@ Address DeviceGroup::window(std::size_t bytes) {
 
 void DeviceGroup::hand_over(const Call& call, DeviceOperation& operation) {
   if (operation.call() == 0) return;
+  pack(call);
   switch (last_.path) {
     case Path::one_shot: one_shot(call, operation.call()); break;
     case Path::two_shot:
@@ -265,9 +266,33 @@ void DeviceGroup::hand_over(const Call& call, DeviceOperation& operation) {
     case Path::host:
     case Path::staged: staging_->hand_over(*operation.chunks, stream()); break;
   }
+  unpack(call);
   Batch batch;
   batch.write(neighbours_->control().address_of(neighbours_->control()->finished), operation.call());
   batch.submit(driver_, stream());
+}
+
+void DeviceGroup::pack(const Call& call) {
+  if (call.packed.empty()) return;
+  Address next = call.input[0].data;
+  for (const Block& block : call.packed) {
+    const std::size_t bytes = call.bytes(block);
+    if (bytes > 0 && block.data == 0) driver_.check(driver_.fill(next, 0, bytes, stream()), "cuMemsetD8Async");
+    if (bytes > 0 && block.data != 0)
+      driver_.check(driver_.copy(next, block.data, bytes, stream()), "cuMemcpyDtoDAsync");
+    next += bytes;
+  }
+}
+
+void DeviceGroup::unpack(const Call& call) {
+  if (call.packed.empty()) return;
+  Address next = call.output[0].data;
+  for (const Block& block : call.packed) {
+    const std::size_t bytes = call.bytes(block);
+    if (bytes > 0 && block.data != 0)
+      driver_.check(driver_.copy(block.data, next, bytes, stream()), "cuMemcpyDtoDAsync");
+    next += bytes;
+  }
 }
 
 // A rank's blocks lie one behind the other, and in scratch memory likewise.

@@ -15,6 +15,8 @@
 //
 // Two-shot: as direct, but a rank takes its part of all buffers, and writes the combination to all of them
 // (reduce-scatter and all-gather at once).
+//
+// Blocks that go as one are copied one behind the other on the same stream before, and back after.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +75,8 @@ class DeviceGroup {
   Address window(std::size_t bytes);
   void hand_over(const Call& call, DeviceOperation& operation);
   void settle(StreamHandle caller) noexcept;
+  void pack(const Call& call);
+  void unpack(const Call& call);
   void one_shot(const Call& call, std::uint32_t number);
   void direct(const Call& call, const DeviceOperation& operation);
   void move(Address from, Address to, std::size_t count, const Call& call);

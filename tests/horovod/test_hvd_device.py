@@ -67,6 +67,12 @@ def grouped(rank: int, size: int) -> None:
     assert torch.equal(given.pop(), right[-1])
     for result, tensor in zip(given, right, strict=False):
         assert torch.equal(device.host(result), tensor)
+    many = [number(rank, (50, width + 1), torch.float32) for width in range(12)]
+    launched = device.calls("cuLaunchKernel")
+    for result, tensor in zip(hvd.grouped_allreduce([*map(device.tensor, many)], name="many"), many, strict=True):
+        everyone = [number(other, (*tensor.shape,), torch.float32) for other in range(size)]
+        assert torch.equal(device.host(result), torch.stack(everyone).sum(0) / size)
+    assert device.calls("cuLaunchKernel") == launched + 1  # they go as one
     columns = device.tensor(number(rank, (40, 60), torch.float32).T)
     handles = [hvd.allreduce_async_(tensor, name=str(i)) for i, tensor in enumerate([*there, columns])]
     for handle, (tensor, first) in zip(handles[::-1], [*zip(there, mine, strict=False)][::-1], strict=False):

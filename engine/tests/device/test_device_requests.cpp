@@ -7,6 +7,48 @@
 using namespace paceline;
 using namespace paceline::test;
 
+namespace {
+
+// All-reduces that go in one batch.
+class Bundled {
+ public:
+  Bundled(DeviceRank& self, Coordinating& seat, std::uint64_t id, const std::vector<std::size_t>& counts)
+      : self_(self), seat_(seat), id_(id) {
+    for (const std::size_t count : counts) values_.push_back(std::make_unique<DeviceValues<float>>(self, count));
+  }
+
+  void put() const {
+    for (const auto& each : values_) each->put(ramp_of(each->count(), self_.rank()));
+  }
+  std::vector<float> get(std::size_t i) const { return values_[i]->get(); }
+  RequestArguments arguments(std::size_t i, std::string& name, device::StreamHandle stream) const {
+    name = "part" + std::to_string(i);
+    RequestArguments one = seat_.arguments(name, *values_[i], DType::float32, stream);
+    one.bundle = {id_, static_cast<std::uint32_t>(values_.size())};
+    return one;
+  }
+  // As many of them, in an order of this rank's.
+  std::vector<Coordinating::Request> submit(Op op = Op::sum, std::size_t most = SIZE_MAX,
+                                            device::StreamHandle stream = nullptr) const {
+    std::vector<Coordinating::Request> requests;
+    for (std::size_t i = 0; i < std::min(most, values_.size()); ++i) {
+      std::string name;
+      RequestArguments one = arguments((i + static_cast<std::size_t>(self_.rank())) % values_.size(), name, stream);
+      one.what.op = op;
+      requests.push_back(seat_.coordinator().submit(one));
+    }
+    return requests;
+  }
+
+ private:
+  DeviceRank& self_;
+  Coordinating& seat_;
+  const std::uint64_t id_;
+  std::vector<std::unique_ptr<DeviceValues<float>>> values_;
+};
+
+}  // namespace
+
 // Those of the host are among them.
 TEST(requests_in_any_order) {
   for (const char* policy : {"board", "cycle", "nonblocking"}) {
@@ -35,19 +77,141 @@ TEST(requests_in_any_order) {
 TEST(bundles_go_together) {
   run({.size = 2}, [](DeviceRank& self) {
     Coordinating seat(self);
-    std::vector<std::unique_ptr<DeviceValues<float>>> values;
-    std::vector<Coordinating::Request> requests;
-    for (std::uint32_t i = 0; i < 70; ++i) {  // more than a group has under way at once
-      values.push_back(std::make_unique<DeviceValues<float>>(self, 4000));
-      values.back()->put(ramp_of(4000, self.rank()));
-      const std::string name = "part" + std::to_string(i);
-      RequestArguments arguments = seat.arguments(name, *values.back(), DType::float32);
-      arguments.bundle = {7, 70};
-      requests.push_back(seat.coordinator().submit(arguments));
-    }
-    for (const auto& request : requests) seat.wait(request);
-    for (const auto& each : values) CHECK(each->get() == sum_of_ramps(4000, 2));
+    const std::vector<std::size_t> counts(70, 20'000);  // more than a group has under way at once
+    const Bundled bundle(self, seat, 7, counts);
+    bundle.put();
+    for (const auto& request : bundle.submit()) seat.wait(request);
+    for (std::size_t i = 0; i < counts.size(); ++i) CHECK(bundle.get(i) == sum_of_ramps(counts[i], 2));
     CHECK(seat.coordinator().totals().batches == 1);
+  });
+}
+
+// With and without kernels; through the host, in one shot and in two; with empty tensors, and large ones that go alone.
+TEST(small_tensors_of_a_bundle_go_as_one) {
+  for (const bool kernels : {true, false}) {
+    run({.size = 3, .kernels = kernels}, [kernels](DeviceRank& self) {
+      Coordinating seat(self);
+      std::uint64_t id = 1;
+      for (const std::vector<std::size_t>& counts :
+           std::vector<std::vector<std::size_t>>{{3, 0, 100, 1},
+                                                 std::vector<std::size_t>(20, 1001),
+                                                 std::vector<std::size_t>(20, 16'001),
+                                                 {0, 0},
+                                                 {5, 300'000, 7, 200}}) {
+        const Bundled bundle(self, seat, id++, counts);
+        for (int again = 0; again < 2; ++again) {
+          bundle.put();
+          const std::uint64_t before = double_calls("cuLaunchKernel");
+          for (const auto& request : bundle.submit()) seat.wait(request);
+          if (kernels) CHECK(double_calls("cuLaunchKernel") - before <= (counts.size() == 4 ? 2 : 1));
+          for (std::size_t i = 0; i < counts.size(); ++i) CHECK(bundle.get(i) == sum_of_ramps(counts[i], 3));
+        }
+      }
+    });
+  }
+}
+
+TEST(small_tensors_that_go_as_one_are_reduced_as_alone) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    std::uint64_t id = 1;
+    for (const Op op : {Op::avg, Op::min, Op::max, Op::product}) {
+      const std::vector<std::size_t> counts = {10, 3000, 5001, 9};
+      const Bundled bundle(self, seat, id++, counts);
+      bundle.put();
+      std::vector<std::vector<float>> right;
+      for (std::size_t i = 0; i < counts.size(); ++i) {
+        right.push_back(ramp_of(counts[i], self.rank()));
+        seat.wait(seat.coordinator().submit(
+            {"host", {counts[i], -1, Collective::all_reduce, DType::float32, op}, "", bytes(right[i]), counts[i]}));
+      }
+      for (const auto& request : bundle.submit(op)) seat.wait(request);
+      for (std::size_t i = 0; i < counts.size(); ++i) CHECK(bundle.get(i) == right[i]);
+    }
+  });
+}
+
+TEST(what_goes_as_one_comes_after_all_streams) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const Bundled bundle(self, seat, 1, {1000, 2000, 3000});
+    bundle.put();
+    TestStream stream(self);
+    stream.hold();
+    auto requests = bundle.submit(Op::sum, 2);
+    std::string name;
+    requests.push_back(
+        seat.coordinator().submit(bundle.arguments(static_cast<std::size_t>(2 + self.rank()) % 3, name, stream.get())));
+    self.meet();
+    for (const auto& request : requests) CHECK(!self.engine().is_over(*request));
+    stream.release();
+    for (const auto& request : requests) seat.wait(request);
+    CHECK(bundle.get(1) == sum_of_ramps(2000, 2));
+  });
+}
+
+// It has handed in a part of a bundle before it joined.
+TEST(zeros_of_a_rank_that_has_joined_among_what_goes_as_one) {
+  run({.size = 3}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const std::vector<std::size_t> counts = {5, 3000, 1, 4000};
+    const Bundled before(self, seat, 1, counts);
+    before.put();
+    for (const auto& request : before.submit()) seat.wait(request);
+    const Bundled bundle(self, seat, 2, counts);
+    bundle.put();
+    auto requests = bundle.submit(Op::sum, self.rank() == 2 ? 2 : SIZE_MAX);  // rank 2: the parts 2 and 3
+    requests.push_back(seat.coordinator().join());
+    for (const auto& request : requests) seat.wait(request);
+    if (self.rank() == 2) {
+      for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) CHECK(bundle.get(i) == ramp_of(counts[i], 2));
+    } else {
+      for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) CHECK(bundle.get(i) == sum_of_ramps(counts[i], 2));
+    }
+    for (const std::size_t i : {std::size_t{2}, std::size_t{3}}) CHECK(bundle.get(i) == sum_of_ramps(counts[i], 3));
+  });
+}
+
+// What fails is named on both ranks, wherever it happens.
+TEST(a_device_that_fails_while_tensors_go_as_one) {
+  for (const char* function : {"cuMemAlloc", "cuMemcpyDtoDAsync", "cuLaunchKernel"}) {
+    run({.size = 2}, [function](DeviceRank& self) {
+      Coordinating seat(self);
+      const DeviceValues<float> values(self, 20'000);
+      seat.wait(seat.all_reduce("before", values));
+      const Bundled bundle(self, seat, 1, {10'000, 12'000});
+      bundle.put();
+      self.meet();
+      if (self.rank() == 1) fail_next(function);
+      Error error;
+      for (int again = 0; again < 3 && !error; ++again)  // rank 0 may be through with the first one
+        error = failure_of([&] {
+          for (const auto& request : bundle.submit()) seat.wait(request);
+        });
+      CHECK(error.kind == ErrorKind::aborted && contains(error.message, "rank 1"));
+      CHECK(contains(error.message, std::string(function) + " failed with CUDA_ERROR_OUT_OF_MEMORY"));
+      finish(self);
+    });
+  }
+}
+
+TEST(a_rank_that_dies_while_tensors_go_as_one) {
+  run({.size = 3, .leaves = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 20'000);
+    seat.wait(seat.all_reduce("before", values));
+    const Bundled bundle(self, seat, 1, {10'000, 12'000});
+    bundle.put();
+    double_hold(nullptr);
+    const auto requests = bundle.submit();
+    self.meet();
+    if (self.rank() == 2) ::raise(SIGKILL);
+    for (const auto& request : requests) {
+      const Error error = seat.failed(request);
+      CHECK(error.kind == ErrorKind::peer_lost && contains(error.message, "rank 2"));
+    }
+    double_release();
+    finish(self);
   });
 }
 
