@@ -42,7 +42,7 @@ class Device:
         runtime().devices = _engine.Devices(b"any image will do for the stand-in", limits)
         self.waits: list[int] = []
         self.refuses = False
-        """Whether there is no memory for what comes of a collective."""
+        """Whether torch finds no memory for what comes of a collective, and for zeros."""
 
         def host_memory(like: Tensor) -> Tensor:
             self.finish()
@@ -62,11 +62,14 @@ class Device:
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return self.tensor(torch.zeros(shape, dtype=like.dtype))
 
+        def zeros(count: int, device: torch.device) -> Tensor:
+            return empty([count], torch.empty(0), 0)
+
         seam.stream = lambda device: 0
         seam.captures = lambda: False
         seam.aside = lambda device: nullcontext()
         seam.finish = lambda device: self.finish()
-        seam.zeros = lambda count, device: self.tensor(torch.zeros(count))
+        seam.zeros = zeros
         seam.copy = copy
         seam.empty = empty
         seam.used_here = lambda tensor: tensor

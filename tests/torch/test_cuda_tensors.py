@@ -300,6 +300,24 @@ def test_a_device_that_the_engine_cannot_work_on_is_left_to_nccl(ranks: Ranks) -
         assert calls == [("allreduce", 12)]
 
 
+def crowded(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:
+    from torch.distributed.distributed_c10d import _get_default_group
+
+    device = Device()
+    device.differs(rank + 1)
+    other = beside(device)
+    device.refuses = rank == 1
+    summed(device, rank, size, 3)
+    group: Any = _get_default_group()
+    return group._verdict.reason, other.calls
+
+
+def test_nccl_keeps_all_if_a_rank_has_no_room_to_time_both(ranks: Ranks) -> None:
+    for reason, calls in ranks(crowded, 2, fresh=True):
+        assert reason == "a rank's device has no room for 16 MiB, to time both"
+        assert calls == [("allreduce", 12)]
+
+
 def chosen(rank: int, size: int) -> None:
     from torch.distributed.distributed_c10d import _get_default_group
 

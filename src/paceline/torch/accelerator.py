@@ -118,7 +118,13 @@ class Accelerator:
             return found
 
         with cuda.aside(device):
-            zeros = cuda.zeros(CONTEST_SIZES[-1] // 4, device)
+            lacking = 0.0
+            try:
+                zeros = cuda.zeros(CONTEST_SIZES[-1] // 4, device)
+            except torch.OutOfMemoryError:
+                lacking = 1.0
+            if slowest([lacking])[0]:
+                return nothing(f"a rank's device has no room for {CONTEST_SIZES[-1] >> 20} MiB, to time both")
             return contest(by_engine, by_nccl, slowest)
 
     def _on_device(self, tensors: Sequence[Tensor]) -> _engine.DeviceGroup:
