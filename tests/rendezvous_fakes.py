@@ -113,6 +113,12 @@ class FakeEngine:
     def tell_line(self, line: str) -> None:
         pass
 
+    def questions(self) -> list[Any]:
+        return []
+
+    def questions_descriptor(self) -> int:
+        return -1
+
     def serve(self) -> list[int]:
         with self.changed:
             self.changed.wait_for(lambda: self.finished or self.closed)
