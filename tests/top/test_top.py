@@ -190,7 +190,7 @@ def test_a_rank_elsewhere_that_only_computes_answers_and_one_that_is_stopped_is_
         "import time, paceline\ngroup = paceline.init()\ngroup.barrier()\nprint('met', flush=True)\ntime.sleep(600)\n"
     )
     argv = [sys.executable, "-c", ON_MACHINES, str(program)]
-    # It looks for questions as often as it looks for stalls.
+    # It looks for questions whenever it looks for stalls, so that this test need not wait for long.
     with LocalJob(2, argv, {**os.environ, "PACELINE_STALL_SECONDS": "3"}, threads=1, output=tmp_path) as job:
         files = [tmp_path / f"rank-{rank}.out" for rank in range(2)]
         deadline = time.monotonic() + DEADLINE

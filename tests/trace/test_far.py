@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import random
 import zlib
 from base64 import b64encode
@@ -103,7 +102,7 @@ def test_nothing_is_known_through_a_rank_that_answers_wrongly(answer: bytes, mon
 def test_who_was_asked_looks_more_often() -> None:
     links = Links()
     rank = FarRanks(links, lambda _: None)
-    assert rank.serve(str.encode) == math.inf
+    assert 1 < rank.serve(str.encode) < 60, "also where nobody is warned of stalls"
     links.asked = [(3, 1, b"figures"), (4, 2, b"secrets")]
     assert 0 < rank.serve(str.encode) < 1
     assert links.answers_to == [(3, 1, zlib.compress(b"figures", 1))], "no other question has an answer"

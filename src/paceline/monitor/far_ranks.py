@@ -15,8 +15,9 @@ from paceline.trace.far import FIGURES, LONGEST_ANSWER
 
 _WATCHED = 10.0
 """Seconds after a question in which the next one is expected."""
-_LOOK = 0.25
-"""Seconds from one look for a question to the next while one is expected: a rank that computes reads nothing else."""
+_LOOK, _SELDOM = 0.25, 20.0
+"""Seconds from one look for a question to the next, while one is expected and otherwise: a rank that only computes
+reads nothing else."""
 
 
 class Links(Protocol):
@@ -75,4 +76,4 @@ class FarRanks:
             if words == FIGURES.encode():
                 content = zlib.compress(answer(FIGURES), 1)
                 self._links.answer(peer, number, content if len(content) <= LONGEST_ANSWER else b"")
-        return _LOOK if now < self._watched_until else math.inf
+        return _LOOK if now < self._watched_until else _SELDOM

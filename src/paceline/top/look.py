@@ -14,7 +14,7 @@ ANSWER_SECONDS = 2.0
 """Seconds that a rank may take to answer."""
 FIRST_SECONDS = 22.0
 """Seconds that a rank on another machine may take for its first answer: one that does not communicate looks for
-questions three times a minute, and often only once it was asked."""
+questions three times a minute, and more often once it was asked."""
 
 
 @dataclass(frozen=True)
