@@ -232,9 +232,13 @@ class DeviceValues {
   }
 
   void put(const std::vector<T>& values) const {
-    const auto& driver = self_.driver();
-    driver.check(driver.copy_to_device(address_, values.data(), count_ * sizeof(T), nullptr), "cuMemcpyHtoDAsync");
+    put_on(nullptr, values);
     finish(self_);
+  }
+  // The values stay where they are until the stream has come so far.
+  void put_on(device::StreamHandle stream, const std::vector<T>& values) const {
+    const auto& driver = self_.driver();
+    driver.check(driver.copy_to_device(address_, values.data(), count_ * sizeof(T), stream), "cuMemcpyHtoDAsync");
   }
   void fill(T value) const { put(std::vector<T>(count_, value)); }
   std::vector<T> get() const {

@@ -155,9 +155,7 @@ TEST(an_exchange_comes_after_its_stream) {
     TestStream stream(self);
     stream.hold();
     const std::vector<float> mine = ramp_of(values.count(), self.rank());
-    self.driver().check(
-        self.driver().copy_to_device(values.address(), mine.data(), mine.size() * sizeof(float), stream.get()),
-        "cuMemcpyHtoDAsync");
+    values.put_on(stream.get(), mine);
     Outcome outcome(self);
     RequestArguments arguments = exchange_of(seat, Collective::all_gather, "rows", values, outcome.allocate());
     arguments.on_device->stream = stream.get();

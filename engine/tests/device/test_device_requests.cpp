@@ -279,9 +279,7 @@ TEST(a_request_comes_after_its_stream_and_before_what_comes_later) {
     TestStream stream(self);
     stream.hold();
     const std::vector<float> mine = ramp_of(values.count(), self.rank());
-    self.driver().check(
-        self.driver().copy_to_device(values.address(), mine.data(), mine.size() * sizeof(float), stream.get()),
-        "cuMemcpyHtoDAsync");
+    values.put_on(stream.get(), mine);
     const auto request = seat.all_reduce("tensor", values, stream.get());
     double_hold(stream.get());
     self.meet();
