@@ -17,36 +17,33 @@ void encode(Call& call, const DeviceGroup& group, const Wanted& wanted, std::siz
   call.residual = blocks_at(address(wanted.residual), call.count, call.dtype, blocks);
 }
 
+Call reduction_of(Address data, std::size_t count, DType dtype, Op op, StreamHandle stream) {
+  check_reduction(dtype, op);
+  return {.collective = Collective::all_reduce,
+          .input = {{data, count}},
+          .output = {{data, count}},
+          .count = count,
+          .dtype = dtype,
+          .op = op,
+          .stream = stream};
+}
+
 }  // namespace
 
 Handed all_reduce(DeviceGroup& group, Address data, std::size_t count, DType dtype, Op op, double factor,
                   StreamHandle stream, const Wanted& wanted) {
-  check_reduction(dtype, op);
-  Call call{.collective = Collective::all_reduce,
-            .input = {{data, count}},
-            .output = {{data, count}},
-            .count = count,
-            .dtype = dtype,
-            .op = op,
-            .factor = factor,
-            .stream = stream};
+  Call call = reduction_of(data, count, dtype, op, stream);
+  call.factor = factor;
   encode(call, group, wanted, 1);
   return group.start(call);
 }
 
 Handed all_reduce(DeviceGroup& group, std::vector<Block> blocks, Address memory, DType dtype, Op op,
                   StreamHandle stream) {
-  check_reduction(dtype, op);
   std::size_t count = 0;
   for (const Block& block : blocks) count += block.count;
-  Call call{.collective = Collective::all_reduce,
-            .input = {{memory, count}},
-            .output = {{memory, count}},
-            .packed = std::move(blocks),
-            .count = count,
-            .dtype = dtype,
-            .op = op,
-            .stream = stream};
+  Call call = reduction_of(memory, count, dtype, op, stream);
+  call.packed = std::move(blocks);
   encode(call, group, {}, 1);
   return group.start(call);
 }
