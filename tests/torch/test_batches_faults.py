@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import left_behind
 import psutil
 import pytest
+import torch
 from jobs import PROGRAMS, TORCH, job, words
 from rank_loss import leftovers
 
 from paceline.report.report import read
+from paceline.torch.data import Loader
 
 PROGRAM = PROGRAMS / "shared_batches.py"
 DEADLINE = 250.0
@@ -110,3 +113,21 @@ def test_an_epoch_may_end_early_and_the_next_is_whole(tmp_path: Path) -> None:
 def test_ctrl_c_ends_ranks_that_wait_for_a_batch(workers: int, tmp_path: Path) -> None:
     found = run("interrupt", workers, tmp_path)
     assert [found[rank]["kind"] for rank in range(RANKS)] == ["KeyboardInterrupt"] * RANKS, words(tmp_path)
+
+
+def test_a_ctrl_c_that_comes_while_a_batch_is_dropped_is_not_lost() -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def drop() -> None:
+        sys.setprofile(interrupt)  # at whatever Python calls next
+        held.clear()
+        sys.setprofile(None)
+
+    loader = Loader([torch.zeros(4, 3)] * 3)
+    batches = iter(loader)
+    held = [next(batches)]
+    with pytest.raises(KeyboardInterrupt):
+        drop()
+    assert len(list(batches)) == 2
+    loader.close()

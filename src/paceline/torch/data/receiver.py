@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from paceline.errors import Culprit
 from paceline.torch.data import layout
@@ -13,6 +16,13 @@ from paceline.torch.data.errors import ReadingFailed, late, lost
 from paceline.torch.data.messages import Endpoint, Gone
 from paceline.torch.data.shares import Cut
 from paceline.torch.data.slots import MAX_SLOTS, Slots
+
+
+class _Lent(weakref.ref[NDArray[np.uint8]]):
+    """The memory of a batch that this rank was given. slot: where it is. nbytes: its size."""
+
+    slot: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,10 @@ class Receiver:
     def __init__(self, endpoint: Endpoint, slots: Slots, reader: Culprit, timeout: float) -> None:
         self._endpoint, self._slots, self.reader, self._timeout = endpoint, slots, reader, timeout
         self._ended = 0  # the last epoch whose end was seen
-        self._pid = os.getpid()
+        self._lent: dict[int, _Lent] = {}  # by slot
+        # Tensors are dropped anywhere, and Python loses a Ctrl-C that comes while a finalizer in Python runs: what is
+        # called then is a method of a deque, and the next call says what was dropped.
+        self._dropped = deque[_Lent]()
 
     def next(self, epoch: int) -> Received | None:
         """Return the next batch of this epoch, None after the last, any number of times.
@@ -39,6 +52,8 @@ class Receiver:
         """
         if self._ended == epoch:
             return None
+        while self._dropped:
+            self._give_back(self._dropped.popleft())
         while True:
             message = self._receive()
             if "slot" in message and message.get("epoch") != epoch:  # of an epoch that this rank left early
@@ -81,17 +96,16 @@ class Receiver:
         self._say({"take": number, "epoch": epoch})
         memory = self._slots.array(slot, max(1, planned.nbytes))
         content = layout.view(planned, memory, cut.begin, cut.end)
-        weakref.finalize(memory, _release, weakref.ref(self), slot, planned.nbytes).atexit = False
+        lent = self._lent[slot] = _Lent(memory, self._dropped.append)
+        lent.slot, lent.nbytes = slot, planned.nbytes
         return Received(content, cut, ns)
+
+    def _give_back(self, lent: _Lent) -> None:
+        self._lent.pop(lent.slot, None)
+        self._say({"release": lent.slot, "nbytes": lent.nbytes})
 
     def _say(self, message: dict[str, Any]) -> None:
         try:
             self._endpoint.send(message)
         except Gone:
             return  # the next batch that is asked for says so
-
-
-def _release(receiver: weakref.ref[Receiver], slot: int, nbytes: int) -> None:
-    one = receiver()
-    if one is not None and one._pid == os.getpid():
-        one._say({"release": slot, "nbytes": nbytes})
