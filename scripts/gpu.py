@@ -20,7 +20,14 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "gpu"
 LIMIT = 9 * 60  # seconds, for all of it
 KERNELS = ["gpu_reductions", "gpu_device_codecs"]
-COLLECTIVES = ["gpu_all_reduce", "gpu_device_collectives", "gpu_device_encoded", "gpu_device_losses", "gpu_limits"]
+COLLECTIVES = [
+    "gpu_all_reduce",
+    "gpu_device_collectives",
+    "gpu_device_encoded",
+    "gpu_device_losses",
+    "gpu_machines",
+    "gpu_limits",
+]
 TARGETS = {"test": [*KERNELS, *COLLECTIVES], "bench": ["gpu_bench"]}
 
 

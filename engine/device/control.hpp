@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <new>
+#include <span>
 
 #include "device/parameters.hpp"
 #include "device/signals.hpp"
@@ -21,22 +22,30 @@ class Control {
     Word here;              // the stream: chunks that have come to the host, of all calls
     Word served;            // the host: chunks that can go back
     Word prepared[kCalls];  // the host: the call whose parameters are complete
-    Parameters parameters[kCalls];
   };
 
-  Control(const Driver& driver, const std::shared_ptr<Arena>& arena)
-      : pinned_(driver, arena, sizeof(Shared)), words_(new (pinned_.data()) Shared{}) {}
+  // kernels: which a call starts at most, of each kind.
+  Control(const Driver& driver, const std::shared_ptr<Arena>& arena, std::size_t kernels)
+      : pinned_(driver, arena, sizeof(Shared)),
+        words_(new (pinned_.data()) Shared{}),
+        kernels_(kernels),
+        parameters_(driver, arena, kCalls * kernels * sizeof(Parameters)) {}
 
   Shared* operator->() const { return words_; }
 
   Word& prepared(std::uint32_t call) const { return words_->prepared[call % kCalls]; }
-  Parameters& parameters(std::uint32_t call) const { return words_->parameters[call % kCalls]; }
+  // What the host completes, for each kernel of the call.
+  std::span<Parameters> parameters(std::uint32_t call) const {
+    return {reinterpret_cast<Parameters*>(parameters_.data()) + call % kCalls * kernels_, kernels_};
+  }
   bool finished(std::uint32_t call) const { return reached(words_->finished.load(), call); }
   Address address_of(const Word& word) const { return pinned_.address_of(&word); }
 
  private:
   Pinned pinned_;
   Shared* words_;
+  const std::size_t kernels_;
+  Pinned parameters_;
 };
 
 // The host writes a word that only grows.

@@ -27,6 +27,7 @@ DeviceGroup::DeviceGroup(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
   const std::size_t chunk = neighbours_->unreachable().empty() ? calibration::kHostChunk : calibration::kStagedChunk;
   attempt("a group on a device", [&] {
     staging_ = std::make_unique<Staging>(*engine_, neighbours_->hosts(), driver_, neighbours_->control(), chunk);
+    work_ = std::make_unique<Work>(*device_, *neighbours_, *staging_);
     before_ = std::make_unique<Event>(driver_);
   });
   try {
@@ -92,6 +93,7 @@ void DeviceGroup::close() {
       driver_.free(window_.base);
     }
     before_.reset();
+    work_.reset();
     staging_.reset();
     neighbours_.reset();
   });
@@ -120,10 +122,21 @@ void DeviceGroup::make_room() {
 std::shared_ptr<Pending> DeviceGroup::start(const Call& call) {
   const std::lock_guard lock(mutex_);
   if (neighbours_ == nullptr) throw Failure(ErrorKind::invalid, "this group was closed");
-  return carry_out(call, choose(call, size(), limits_, neighbours_->unreachable()));
+  const auto machines = machine_first(call);
+  return carry_out(call, choose(call, size(), limits_, neighbours_->unreachable(), machines.has_value()),
+                   machines ? &*machines : nullptr);
 }
 
-std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& choice) {
+// Returns the plan of a call in which the ranks of each machine come first, if it pays, and if it can be done.
+std::optional<MachineFirst> DeviceGroup::machine_first(const Call& call) const {
+  const std::size_t bytes = call.count * size_of(call.dtype);
+  if (!neighbours_->machines_reach() || call.collective != Collective::all_reduce || bytes <= limits_.one_shot)
+    return std::nullopt;
+  const Plan& plan = neighbours_->hosts().plan_for("all_reduce", std::min(bytes, calibration::kStagedChunk));
+  return MachineFirst::of(plan, group_->machines, kMostRanges);
+}
+
+std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& choice, const MachineFirst* machines) {
   const Current current(driver_, device_->context());
   make_room();
   const std::string what = std::string(kCollectiveNames[static_cast<std::size_t>(call.collective)]) + " on the device";
@@ -131,14 +144,14 @@ std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& 
   attempt(what, [&] { check(call, *device_, pointers_); });
   last_ = choice;
   std::shared_ptr<DeviceOperation> operation;
-  attempt(what, [&] { operation = begin(call); });
+  attempt(what, [&] { operation = begin(call, machines); });
   std::shared_ptr<Pending> pending;
   try {
     attempt(what, [&] {
       pending = std::make_shared<Pending>(engine_, device_, operation);
       before_->record(call.stream);
       neighbours_->stream().wait_for(*before_);
-      hand_over(call, *operation);
+      work_->hand_over(call, *operation);
       pending->record(stream());
     });
   } catch (const Failure&) {
@@ -160,7 +173,7 @@ void DeviceGroup::settle(StreamHandle caller) noexcept {
 }
 
 // From here on the other ranks count on this one.
-std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call) {
+std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call, const MachineFirst* machines) {
   const std::uint32_t number = call.empty() ? 0 : calls_ + 1;
   auto operation = std::make_shared<DeviceOperation>(*engine_, *device_, *neighbours_, *staging_, number);
   Notice& notice = operation->notice;
@@ -171,10 +184,12 @@ std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call) {
   if (number > 0) {
     if (last_.path == Path::host || last_.path == Path::staged)
       operation->chunks = std::make_unique<Staging::Chunks>(staging_->plan(call, notice.longest));
-    if (last_.path == Path::two_shot || last_.path == Path::direct) {
+    if (last_.path == Path::two_shot || last_.path == Path::direct || last_.path == Path::by_machine) {
       operation->direct = show(call, notice);
-      neighbours_->control().parameters(number) = {};
+      std::ranges::fill(neighbours_->control().parameters(number), Parameters{});
     }
+    if (last_.path == Path::by_machine)
+      operation->chunks = std::make_unique<Staging::Chunks>(staging_->plan(operation->direct->call, *machines));
   }
   {
     const auto lock = engine_->host().enter();
@@ -218,8 +233,16 @@ std::unique_ptr<DeviceOperation::Direct> DeviceGroup::show(const Call& call, Not
       next += call.bytes(block);
     }
   }
+  if (bytes > 0) notice.shown = shown_.show(memory);
+  direct->base = memory.base;
+  direct->to_all = call.collective == Collective::all_reduce;
+  if (last_.path == Path::by_machine) {
+    direct->call.output = shown;
+    const Address begin = shown[0].data - memory.base;
+    notice.given[0] = {begin, begin + bytes};
+    return direct;
+  }
   if (last_.path == Path::two_shot) {
-    direct->to_all = true;
     const Address data = shown[0].data;
     const std::size_t width = size_of(call.dtype);
     shown.clear();
@@ -229,8 +252,6 @@ std::unique_ptr<DeviceOperation::Direct> DeviceGroup::show(const Call& call, Not
     }
     direct->call.output = {shown[rank()]};
   }
-  if (bytes > 0) notice.shown = shown_.show(memory);
-  direct->base = memory.base;
   for (std::size_t to = 0; to < size(); ++to) {
     const Block block = direct->call.given_to(static_cast<int>(to));
     if (block.count == 0) continue;
@@ -254,128 +275,6 @@ Address DeviceGroup::window(std::size_t bytes) {
   window_ = pointers_.find(fresh);
   pointers_.add_own(window_);
   return fresh;
-}
-
-void DeviceGroup::hand_over(const Call& call, DeviceOperation& operation) {
-  if (operation.call() == 0) return;
-  pack(call);
-  switch (last_.path) {
-    case Path::one_shot: one_shot(call, operation.call()); break;
-    case Path::two_shot:
-    case Path::direct: direct(call, operation); break;
-    case Path::host:
-    case Path::staged: staging_->hand_over(*operation.chunks, stream()); break;
-  }
-  unpack(call);
-  Batch batch;
-  batch.write(neighbours_->control().address_of(neighbours_->control()->finished), operation.call());
-  batch.submit(driver_, stream());
-}
-
-void DeviceGroup::pack(const Call& call) {
-  if (call.packed.empty()) return;
-  Address next = call.input[0].data;
-  for (const Block& block : call.packed) {
-    const std::size_t bytes = call.bytes(block);
-    if (bytes > 0 && block.data == 0) driver_.check(driver_.fill(next, 0, bytes, stream()), "cuMemsetD8Async");
-    if (bytes > 0 && block.data != 0)
-      driver_.check(driver_.copy(next, block.data, bytes, stream()), "cuMemcpyDtoDAsync");
-    next += bytes;
-  }
-}
-
-void DeviceGroup::unpack(const Call& call) {
-  if (call.packed.empty()) return;
-  Address next = call.output[0].data;
-  for (const Block& block : call.packed) {
-    const std::size_t bytes = call.bytes(block);
-    if (bytes > 0 && block.data != 0)
-      driver_.check(driver_.copy(block.data, next, bytes, stream()), "cuMemcpyDtoDAsync");
-    next += bytes;
-  }
-}
-
-// A rank's blocks lie one behind the other, and in scratch memory likewise.
-void DeviceGroup::one_shot(const Call& call, std::uint32_t number) {
-  const Signals& signals = neighbours_->signals();
-  std::uint32_t& before = one_shots_[turn_];
-  const std::size_t part = turn_ * calibration::kDeviceOneShot;
-  turn_ = 1 - turn_;
-  Batch batch;
-  if (before != 0) signals.await(batch, Signals::Kind::taken, before);
-  before = number;
-  batch.submit(driver_, stream());
-  if (!call.input.empty())
-    move(call.input[0].data, neighbours_->scratch(rank()) + part, call.input.size() * call.count, call);
-  signals.tell(batch, Signals::Kind::given, number);
-  signals.await(batch, Signals::Kind::given, number);
-  batch.submit(driver_, stream());
-  const std::size_t own = call.collective == Collective::reduce_scatter ? rank() * call.count * size_of(call.dtype) : 0;
-  Parameters parameters{};
-  for (std::size_t from = 0; from < size(); ++from)
-    parameters.take(call, static_cast<int>(from), neighbours_->scratch(from) + part + own, size(), false);
-  launch(call, parameters);
-  signals.tell(batch, Signals::Kind::taken, number);
-  batch.submit(driver_, stream());
-}
-
-void DeviceGroup::direct(const Call& call, const DeviceOperation& operation) {
-  const std::uint32_t number = operation.call();
-  const DeviceOperation::Direct& direct = *operation.direct;
-  const Signals& signals = neighbours_->signals();
-  const Control& control = neighbours_->control();
-  Address next = direct.window;
-  for (const Block& block : call.input) {
-    move(block.data, direct.window == 0 ? block.data : next, block.count, call);
-    next += call.bytes(block);
-  }
-  Batch batch;
-  signals.tell(batch, Signals::Kind::given, number);
-  batch.wait(control.address_of(control.prepared(number)), number);
-  signals.await(batch, Signals::Kind::given, number);
-  batch.submit(driver_, stream());
-  if (!call.output.empty()) {
-    const Address later = neighbours_->parameters();
-    driver_.check(driver_.copy_to_device(later, &control.parameters(number), sizeof(Parameters), stream()),
-                  "cuMemcpyHtoDAsync");
-    Parameters parameters = Parameters::at(later);
-    launch(direct.call, parameters);
-  }
-  signals.tell(batch, Signals::Kind::taken, number);
-  signals.await(batch, Signals::Kind::taken, number);
-  batch.submit(driver_, stream());
-  if (direct.to_all && direct.window != 0)
-    driver_.check(driver_.copy(call.output[0].data, direct.window, call.bytes(call.output[0]), stream()),
-                  "cuMemcpyDtoDAsync");
-}
-
-// Copies what this rank brings along, scaled as the call says, unless it stays as it is where it is.
-void DeviceGroup::move(Address from, Address to, std::size_t count, const Call& call) {
-  if (count == 0) return;
-  if (call.op == Op::premul_sum) {
-    ScaleParameters parameters{pointer(from), pointer(to), count, call.factor};
-    device_->launch(scale_launch(call.dtype, parameters, device_->multiprocessors()), &parameters, stream());
-  } else if (to != from) {
-    driver_.check(driver_.copy(to, from, count * size_of(call.dtype), stream()), "cuMemcpyDtoDAsync");
-  }
-}
-
-// Starts the kernel that takes what the call gives this rank, on as many threads as that needs.
-void DeviceGroup::launch(const Call& call, Parameters& parameters) {
-  std::size_t longest = 0;
-  for (const Block& block : call.output) longest = std::max(longest, block.count);
-  if (longest == 0) return;
-  if (call.combines()) {
-    const Op op = call.op == Op::avg || call.op == Op::premul_sum ? Op::sum : call.op;
-    ReduceParameters expected{};
-    expected.count = longest;
-    device_->launch(reduce_launch(call.dtype, op, expected, device_->multiprocessors()), &parameters.reduce, stream());
-  } else {
-    CopyParameters expected{};
-    expected.bytes[0] = longest * size_of(call.dtype);
-    expected.parts = 1;
-    device_->launch(copy_launch(expected, device_->multiprocessors()), &parameters.copy, stream());
-  }
 }
 
 }  // namespace paceline::device

@@ -1,33 +1,20 @@
 // Collectives of a group on device memory.
 //
-// A call hands all of its work to the stream of the group at once, and returns: the caller's stream comes before it by
-// an event, and after it by another one, when the caller wants that. What other ranks have to do in between the stream
-// waits for itself, in words of pinned memory that their streams write (Signals), and what the host has to do it waits
-// for likewise (Control). No kernel waits for another process, which might not run before it ends.
-//
-// One-shot: a rank copies its data to its scratch memory and tells the others `given`; it waits for theirs, combines
-// everybody's scratch memory into its own buffer and tells them `taken`. It has scratch memory for two calls, and
-// overwrites it after everybody's `taken` of the last one-shot call but one.
-//
-// Direct: a rank shows its memory and tells `given`, and waits for the others' and for the addresses of theirs, which
-// its host gets meanwhile (DeviceOperation). It takes what it needs from all buffers, and tells `taken`. It is through
-// when all have told so. Data that others cannot map are copied to memory that they can.
-//
-// Two-shot: as direct, but a rank takes its part of all buffers, and writes the combination to all of them
-// (reduce-scatter and all-gather at once).
-//
-// Blocks that go as one are copied one behind the other on the same stream before, and back after.
+// A call hands all of its work to the stream of the group at once (work.hpp), and returns: the caller's stream comes
+// before it by an event, and after it by another one, when the caller wants that.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "device/choice.hpp"
 #include "device/neighbours.hpp"
 #include "device/pending.hpp"
 #include "device/staging.hpp"
+#include "device/work.hpp"
 
 namespace paceline::device {
 
@@ -68,19 +55,14 @@ class DeviceGroup {
 
   Limits find();
   double timed(Path path, std::size_t bytes);
-  std::shared_ptr<Pending> carry_out(const Call& call, const Choice& choice);
+  std::optional<MachineFirst> machine_first(const Call& call) const;
+  // machines: the plan, where those come first.
+  std::shared_ptr<Pending> carry_out(const Call& call, const Choice& choice, const MachineFirst* machines = nullptr);
   void make_room();
-  std::shared_ptr<DeviceOperation> begin(const Call& call);
+  std::shared_ptr<DeviceOperation> begin(const Call& call, const MachineFirst* machines);
   std::unique_ptr<DeviceOperation::Direct> show(const Call& call, Notice& notice);
   Address window(std::size_t bytes);
-  void hand_over(const Call& call, DeviceOperation& operation);
   void settle(StreamHandle caller) noexcept;
-  void pack(const Call& call);
-  void unpack(const Call& call);
-  void one_shot(const Call& call, std::uint32_t number);
-  void direct(const Call& call, const DeviceOperation& operation);
-  void move(Address from, Address to, std::size_t count, const Call& call);
-  void launch(const Call& call, Parameters& parameters);
   template <typename Work>
   void attempt(const std::string& what, Work&& work);
 
@@ -91,14 +73,13 @@ class DeviceGroup {
   const Driver& driver_;
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<Staging> staging_;
+  std::unique_ptr<Work> work_;
   std::unique_ptr<Event> before_;
   ShownMemory shown_;
   Memory window_;  // of this rank, for what others take that they cannot map; none if it has no length
   std::mutex mutex_;
   std::deque<std::shared_ptr<DeviceOperation>> under_way_;
   std::uint32_t calls_ = 0;
-  std::uint32_t one_shots_[2] = {};  // the last calls that have used each part of the scratch memory; 0 if none has
-  unsigned turn_ = 0;
   Limits limits_;
   Choice last_;
 };

@@ -1,6 +1,7 @@
 #include "device/device_operation.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "calibration/device.hpp"
 
@@ -87,13 +88,6 @@ void DeviceOperation::agree() {
   for (const Notice& said : notices_) chunks->longest = std::max<std::size_t>(chunks->longest, said.longest);
 }
 
-Address DeviceOperation::open(int rank, const Notice& said) {
-  const Part part = said.given[static_cast<std::size_t>(group->rank)];
-  if (part.begin > part.end || part.end > said.shown.length)
-    throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
-  return neighbours_.memory().open(rank, said.shown, call_);
-}
-
 void DeviceOperation::doubt(int rank, const DriverError& error) {
   phase_ = Phase::doubting;
   doubt_ = {rank,
@@ -104,36 +98,80 @@ void DeviceOperation::doubt(int rank, const DriverError& error) {
             Clock::now() + calibration::kDeathIsHeard};
 }
 
-// The kernel waits for these on the stream: see device_group.hpp.
+// The kernels wait for these on the stream: see work.hpp.
 void DeviceOperation::complete_parameters() {
   const Current current(device_.driver(), device_.context());
-  neighbours_.memory().close_freed([&](std::uint32_t call) { return neighbours_.control().finished(call); });
-  const Call& call = direct->call;
-  Parameters complete{};
-  for (int from = 0; from < group->size(); ++from) {
-    const Notice& said = notices_[static_cast<std::size_t>(from)];
-    const Part part = said.given[static_cast<std::size_t>(group->rank)];
-    const Block to = call.taken_from(from);
-    if (part.size() != call.bytes(to)) {
-      trouble_ = {ErrorKind::mismatch, group->name_of(from) + " sent " + std::to_string(part.size()) + " bytes in " +
-                                           description() + ", " + group->name_of(group->rank) + " expects " +
-                                           std::to_string(call.bytes(to))};
-      return;
-    }
-    if (to.count == 0) continue;
-    Address there = direct->base + part.begin;
-    if (from != group->rank) {
-      try {
-        there = open(from, said) + part.begin;
-      } catch (const DriverError& error) {
-        return doubt(from, error);
-      }
-    }
-    complete.take(call, from, there, notices_.size(), direct->to_all);
-  }
   Control& control = neighbours_.control();
-  control.parameters(call_) = complete;
+  neighbours_.memory().close_freed([&](std::uint32_t call) { return control.finished(call); });
+  const std::span<Parameters> parameters = control.parameters(call_);
+  std::vector<Parameters> complete(parameters.size());
+  if (!(chunks != nullptr ? complete_by_machine(complete) : complete_direct(complete))) return;
+  std::ranges::copy(complete, parameters.begin());
   control.prepared(call_).store(call_);
+}
+
+bool DeviceOperation::complete_direct(std::span<Parameters> parameters) {
+  const Call& call = direct->call;
+  for (int from = 0; from < group->size(); ++from) {
+    const std::size_t bytes = call.bytes(call.taken_from(from));
+    const Notice& said = notices_[static_cast<std::size_t>(from)];
+    const auto there = find(from, said.given[static_cast<std::size_t>(group->rank)], bytes);
+    if (!there) return false;
+    if (bytes > 0) parameters[0].take(call, from, *there, notices_.size(), direct->to_all);
+  }
+  return true;
+}
+
+// Every rank shows all of its buffer.
+bool DeviceOperation::complete_by_machine(std::span<Parameters> parameters) {
+  const Call& call = direct->call;
+  const std::size_t width = size_of(call.dtype);
+  std::map<int, Address> buffers;
+  for (const int from : neighbours_.near()) {
+    const auto there = find(from, notices_[static_cast<std::size_t>(from)].given[0], call.bytes(call.input[0]));
+    if (!there) return false;
+    buffers[from] = *there;
+  }
+  const Address mine = buffers[group->rank];
+  std::size_t range = 0;
+  for (const auto& [begin, end] : chunks->parts->in_buffer(group->rank)) {
+    ReduceParameters& reduce = parameters[range++].reduce;
+    for (const auto& [from, there] : buffers) reduce.in[reduce.inputs++] = pointer(there + begin * width);
+    reduce.out[reduce.outputs++] = pointer(mine + begin * width);
+    reduce.count = end - begin;
+    reduce.divisor = 1;
+  }
+  std::size_t part = 0;
+  for (const auto& [from, there] : buffers) {
+    if (from == group->rank) continue;
+    for (const auto& [begin, end] : chunks->parts->in_buffer(from)) {
+      CopyParameters& copy = parameters[part++ / kMostInputs].copy;
+      copy.from[copy.parts] = pointer(there + begin * width);
+      copy.to[copy.parts] = pointer(mine + begin * width);
+      copy.bytes[copy.parts++] = (end - begin) * width;
+    }
+  }
+  return true;
+}
+
+std::optional<Address> DeviceOperation::find(int from, const Part& part, std::size_t bytes) {
+  const Notice& said = notices_[static_cast<std::size_t>(from)];
+  if (part.size() != bytes) {
+    trouble_ = {ErrorKind::mismatch, group->name_of(from) + " sent " + std::to_string(part.size()) + " bytes in " +
+                                         description() + ", " + group->name_of(group->rank) + " expects " +
+                                         std::to_string(bytes)};
+    return std::nullopt;
+  }
+  if (bytes == 0) return 0;
+  if (from == group->rank) return direct->base + part.begin;
+  try {
+    if (part.begin > part.end || part.end > said.shown.length)
+      throw DriverError("cuIpcOpenMemHandle", Result::invalid_value, "a buffer that ends outside of its memory");
+    return neighbours_.memory().open(from, said.shown, call_) + part.begin;
+  } catch (const DriverError& error) {
+    doubt(from, error);
+    return std::nullopt;
+  }
 }
 
 // Nobody rings when the device has come so far. To look again after a part of the time that it has taken already adds
@@ -167,12 +205,13 @@ std::vector<int> DeviceOperation::missing() const {
   if (phase_ == Phase::meeting) return meeting_ == nullptr ? std::vector<int>() : meeting_->missing();
   if (phase_ == Phase::serving) return chunks->serving == nullptr ? std::vector<int>() : chunks->serving->missing();
   std::vector<int> ranks;
-  if (chunks != nullptr || call_ == 0 || !neighbours_.unreachable().empty()) return ranks;
-  for (std::size_t from = 0; from < notices_.size(); ++from) {
+  if (call_ == 0 || (direct == nullptr && (chunks != nullptr || !neighbours_.unreachable().empty()))) return ranks;
+  for (const int near : neighbours_.near()) {
+    const auto from = static_cast<std::size_t>(near);
     const Signals& signals = neighbours_.signals();
     const bool heard = signals.heard(from, Signals::Kind::given, call_) &&
                        (direct == nullptr || signals.heard(from, Signals::Kind::taken, call_));
-    if (!heard) ranks.push_back(static_cast<int>(from));
+    if (!heard) ranks.push_back(near);
   }
   return ranks;
 }
@@ -186,7 +225,8 @@ void DeviceOperation::let_go(const Error& error) {
   if (call_ == 0) return;
   if (chunks != nullptr) {
     engine_.host().fail_group(neighbours_.hosts(), error);
-    return staging_.release(*chunks);
+    staging_.release(*chunks);
+    if (direct == nullptr) return;
   }
   Control& control = neighbours_.control();
   if (direct != nullptr && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "device/choice.hpp"
@@ -17,14 +19,15 @@ class DeviceOperation final : public Operation {
   // call: its number among those of the group on the device; 0: the device has nothing to do.
   DeviceOperation(Engine& engine, Device& device, Neighbours& neighbours, Staging& staging, std::uint32_t call);
 
-  // What a rank does whose kernel works in the memory of the others, where it is found when they have met.
+  // What a rank does whose kernels work in the memory of the others, where it is found when they have met.
   struct Direct {
-    Call call;            // `input` is where the others find it
+    Call call;            // `input` is where the others find it, and `output` where what comes of that belongs
     Address base = 0;     // of the memory that this rank shows them
     Address window = 0;   // where it was copied because it could not be shown where it lay; 0 if it could
     bool to_all = false;  // what is combined is written to where all ranks have it, and not to `call.output`
   };
-  // How the device does it: either one, or neither. All of this is set before the operation is added to the loop.
+  // How the device does it: either one, or both where machines come first, or neither. All of this is set before the
+  // operation is added to the loop.
   std::unique_ptr<Direct> direct;
   std::unique_ptr<Staging::Chunks> chunks;
   Choice choice;
@@ -54,7 +57,11 @@ class DeviceOperation final : public Operation {
   bool advance();
   void agree();
   void complete_parameters();
-  Address open(int rank, const Notice& said);
+  // Both return whether they could: else the call has failed, or will.
+  bool complete_direct(std::span<Parameters> parameters);
+  bool complete_by_machine(std::span<Parameters> parameters);
+  // Returns where `part` of what rank `from` shows is found here, if it is as long as this rank expects.
+  std::optional<Address> find(int from, const Part& part, std::size_t bytes);
   void doubt(int rank, const DriverError& error);
   void look_later();
 

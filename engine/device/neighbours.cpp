@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -14,11 +15,21 @@ namespace {
 constexpr auto kParting = std::chrono::seconds(1);
 constexpr std::size_t kTrialAt = 2 * calibration::kDeviceOneShot;  // behind the data of two calls
 constexpr std::size_t kParametersAt = kTrialAt + calibration::kDeviceTrials.back();
-constexpr std::size_t kScratch = kParametersAt + sizeof(Parameters);
+constexpr std::size_t kScratch = kParametersAt + kMostRanges * sizeof(Parameters);
 
 std::uint64_t random_channel() {
   std::random_device device;
   return (std::uint64_t{device()} << 32 | device()) >> 1;
+}
+
+std::vector<int> on_this_machine(const Group& group) {
+  std::vector<int> near;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto machine = [&](int one) { return group.machines[static_cast<std::size_t>(one)]; };
+    const bool here = group.machines.empty() ? group.on_one_machine() : machine(rank) == machine(group.rank);
+    if (rank == group.rank || here) near.push_back(rank);
+  }
+  return near;
 }
 
 template <typename Condition>
@@ -38,6 +49,7 @@ Neighbours::Neighbours(Engine& engine, Group& group, Device& device, PointerCach
       group_(group),
       device_(device),
       pointers_(pointers),
+      near_(on_this_machine(group)),
       own_(device.driver()),
       memory_(device.driver()),
       scratch_(group.members.size(), 0) {
@@ -56,18 +68,33 @@ Neighbours::Neighbours(Engine& engine, Group& group, Device& device, PointerCach
   for (std::size_t from = 1; from < all.size(); ++from)
     share_device_ |= std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(from),
                                  [&](const Introduction& one) { return one.device == all[from].device; });
-  unreachable_ = obstacle(all);
-  if (!unreachable_.empty()) return;
+  if (group_.on_one_machine()) {
+    unreachable_ = obstacle(all);
+    if (unreachable_.empty()) unreachable_ = opened_everywhere(all);
+    return;
+  }
+  unreachable_ = "the ranks are on several machines";
+  const std::set<int> machines(group_.machines.begin(), group_.machines.end());
+  if (machines.size() == group_.machines.size()) return;
+  const std::string why = opened_everywhere(all);
+  machines_reach_ = why.empty();
+  if (!machines_reach_) unreachable_ += ", and " + why;
+}
+
+// Returns why not if a rank cannot open what those near it have: the same on all ranks.
+std::string Neighbours::opened_everywhere(const std::vector<Introduction>& all) {
   device::Words wrong;
   try {
-    wrong.set(open(all));
+    const std::string why = obstacle(all);
+    wrong.set(why.empty() ? open(all) : why);
   } catch (const DriverError& error) {
     wrong.set(error.what());
   }
   const auto outcomes = exchanged(engine_, group_, wrong);
-  for (std::size_t from = 0; from < outcomes.size() && unreachable_.empty(); ++from)
+  for (std::size_t from = 0; from < outcomes.size(); ++from)
     if (!outcomes[from].get().empty())
-      unreachable_ = group_.name_of(static_cast<int>(from)) + ": " + std::string(outcomes[from].get());
+      return group_.name_of(static_cast<int>(from)) + ": " + std::string(outcomes[from].get());
+  return {};
 }
 
 Neighbours::~Neighbours() {
@@ -91,8 +118,8 @@ void Neighbours::prepare(Introduction& mine) {
   const auto& arena = engine_.host().arena();
   try {
     stream_ = std::make_unique<Stream>(driver);
-    control_ = std::make_unique<Control>(driver, arena);
-    signals_ = std::make_unique<Signals>(driver, arena, group_);
+    control_ = std::make_unique<Control>(driver, arena, group_.on_one_machine() ? 1 : kMostRanges);
+    signals_ = std::make_unique<Signals>(driver, arena, group_, near_);
     mine.signals = signals_->offset();
   } catch (const DriverError& error) {
     mine.failed.set(error.what());
@@ -112,13 +139,12 @@ void Neighbours::prepare(Introduction& mine) {
 }
 
 std::string Neighbours::obstacle(const std::vector<Introduction>& all) const {
-  if (!group_.on_one_machine()) return "the ranks are on several machines";
-  if (all.size() > kMostInputs)
-    return "a kernel combines the data of at most " + std::to_string(kMostInputs) + " ranks, and the group has " +
-           std::to_string(all.size());
-  for (std::size_t from = 0; from < all.size(); ++from) {
-    const std::string name = group_.name_of(static_cast<int>(from));
-    if (!all[from].unreachable.get().empty()) return name + ": " + std::string(all[from].unreachable.get());
+  if (near_.size() > kMostInputs)
+    return "a kernel combines the data of at most " + std::to_string(kMostInputs) + " ranks, and " +
+           (group_.on_one_machine() ? "the group" : "this machine") + " has " + std::to_string(near_.size());
+  for (const int from : near_) {
+    const auto& said = all[static_cast<std::size_t>(from)].unreachable;
+    if (!said.get().empty()) return group_.name_of(from) + ": " + std::string(said.get());
   }
   return {};
 }
@@ -127,11 +153,13 @@ std::string Neighbours::obstacle(const std::vector<Introduction>& all) const {
 // other, by NVLink or PCIe; this process need not see that device.
 std::string Neighbours::open(const std::vector<Introduction>& all) {
   std::vector<std::uint64_t> offsets;
-  for (std::size_t from = 0; from < all.size(); ++from) {
-    offsets.push_back(all[from].signals);
-    if (static_cast<int>(from) == group_.rank) continue;
+  offsets.reserve(all.size());
+  for (const Introduction& one : all) offsets.push_back(one.signals);
+  for (const int near : near_) {
+    const auto from = static_cast<std::size_t>(near);
+    if (near == group_.rank) continue;
     try {
-      scratch_[from] = memory_.open(static_cast<int>(from), all[from].scratch, 0);
+      scratch_[from] = memory_.open(near, all[from].scratch, 0);
     } catch (const DriverError& error) {
       const bool other = all[from].device != device_.uuid();
       return "the memory of rank " + std::to_string(from) + (other ? " on another device: " : ": ") + error.what();

@@ -26,6 +26,10 @@ class Neighbours {
 
   // Why kernels cannot work in the memory of all ranks, on all ranks alike; empty if they can.
   const std::string& unreachable() const { return unreachable_; }
+  // Whether they can on each of several machines, of which one has several ranks. All ranks see the same.
+  bool machines_reach() const { return machines_reach_; }
+  // The ranks of this machine, in order.
+  const std::vector<int>& near() const { return near_; }
   // Whether two ranks or more have the same device.
   bool share_device() const { return share_device_; }
   // The group in which the host does its part of the work.
@@ -34,13 +38,13 @@ class Neighbours {
   Stream& stream() const { return *stream_; }
   Control& control() const { return *control_; }
 
-  // What follows is there if the ranks reach each other.
+  // What follows is there if the ranks reach each other, and of the ranks near this one if those of each machine do.
   Signals& signals() const { return *signals_; }
   // Memory of this rank or another one for what a one-shot call brings along.
   Address scratch(std::size_t rank) const { return scratch_[rank]; }
   // Memory of this rank that the others map, of as many bytes as the largest trial.
   Address trial() const;
-  // Where parameters lie that the host completes after a kernel was handed over.
+  // Where parameters lie that the host completes after the kernels of a call were handed over.
   Address parameters() const;
   PeerMemory& memory() { return memory_; }
 
@@ -53,6 +57,7 @@ class Neighbours {
   void prepare(Introduction& mine);
   std::string obstacle(const std::vector<Introduction>& all) const;
   std::string open(const std::vector<Introduction>& all);
+  std::string opened_everywhere(const std::vector<Introduction>& all);
   void make_hosts(std::uint64_t channel);
   bool all_have_left();
 
@@ -60,6 +65,7 @@ class Neighbours {
   Group& group_;
   Device& device_;
   PointerCache& pointers_;
+  const std::vector<int> near_;
   ShownMemory own_;
   PeerMemory memory_;
   std::unique_ptr<Stream> stream_;
@@ -69,6 +75,7 @@ class Neighbours {
   std::vector<Address> scratch_;  // by rank
   bool scratch_kept_ = false;     // a peer may still use it: it is given back with the process
   std::string unreachable_;
+  bool machines_reach_ = false;
   bool share_device_ = false;
 };
 

@@ -9,6 +9,9 @@
 
 namespace paceline::device {
 
+// Ranges of a buffer that a rank combines at most, where the ranks of each machine come first.
+inline constexpr std::size_t kMostRanges = 8;
+
 struct Parameters {
   ReduceParameters reduce;
   CopyParameters copy;

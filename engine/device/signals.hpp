@@ -23,19 +23,21 @@ inline constexpr std::uint32_t kCalls = 64;  // of a group that are under way at
 class Signals {
  public:
   enum class Kind : std::uint8_t {
-    given,  // what the rank brings along can be read
-    taken,  // the rank has read what it needs, and written what it has to
+    given,    // what the rank brings along can be read
+    settled,  // what the rank was to combine with other machines has come, and can be read
+    taken,    // the rank has read what it needs, and written what it has to
   };
 
-  Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, const Group& group);
+  // near: the ranks of the group on this machine, which tell each other.
+  Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, const Group& group, const std::vector<int>& near);
   // Where this rank's words lie in its arena: the others need it to `open` them.
   std::uint64_t offset() const { return offset_; }
-  // offsets: of all ranks. Throws DriverError.
+  // offsets: of all ranks of the group. Throws DriverError.
   void open(const std::vector<std::uint64_t>& offsets);
 
-  // The stream tells all other ranks.
+  // The stream tells all other ranks of this machine.
   void tell(Batch& batch, Kind kind, std::uint32_t call) const;
-  // The stream waits for all other ranks.
+  // The stream waits for them.
   void await(Batch& batch, Kind kind, std::uint32_t call) const;
   // Whether the stream of another rank has told this one.
   bool heard(std::size_t from, Kind kind, std::uint32_t call) const;
@@ -45,7 +47,7 @@ class Signals {
  private:
   using Word = std::atomic<std::uint32_t>;
   static_assert(sizeof(Word) == sizeof(std::uint32_t) && Word::is_always_lock_free);
-  static constexpr std::size_t kKinds = 2;
+  static constexpr std::size_t kKinds = 3;
 
   std::size_t bytes() const { return group_.members.size() * kKinds * kCalls * sizeof(Word); }
   static std::size_t place(std::size_t from, Kind kind, std::uint32_t call) {
@@ -58,9 +60,10 @@ class Signals {
   const Driver& driver_;
   const Group& group_;
   const std::size_t rank_;
+  std::vector<std::size_t> others_;  // near, without this one
   Pinned own_;
   const std::uint64_t offset_;
-  std::vector<std::unique_ptr<Registered>> theirs_;  // by rank, null for this one
+  std::vector<std::unique_ptr<Registered>> theirs_;  // in the order of `others_`
 };
 
 }  // namespace paceline::device

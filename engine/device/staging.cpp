@@ -23,6 +23,16 @@ Staging::Chunks Staging::plan(const Call& call, std::size_t longest) {
   return {.call = call, .elements = elements, .first = first, .end = planned_, .longest = longest};
 }
 
+Staging::Chunks Staging::plan(const Call& call, const MachineFirst& plan) {
+  Chunks chunks = this->plan(call, call.count);
+  const auto pieces = [&hosts = hosts_, dtype = call.dtype, op = call.op, codec = call.codec](const Plan& between,
+                                                                                              std::size_t elements) {
+    return pieces_between(hosts, between, elements, dtype, op, {codec});
+  };
+  chunks.parts = std::make_unique<const MachineParts>(plan, call.count, chunks.elements, pieces);
+  return chunks;
+}
+
 // One block on both sides is served in place.
 std::byte* Staging::output_of(const Chunks& chunks, std::uint32_t chunk) const {
   return input_of(chunk) + (chunks.call.has_block_for_each() ? kSlots * slot_ : 0);
@@ -32,8 +42,14 @@ std::byte* Staging::output_of(const Chunks& chunks, std::uint32_t chunk) const {
 std::vector<Staging::Piece> Staging::pieces(const Chunks& chunks, std::uint32_t index, const std::vector<Block>& blocks,
                                             std::byte* memory) const {
   const std::size_t width = size_of(chunks.call.dtype);
-  const std::size_t begin = index * chunks.elements;
   std::vector<Piece> all;
+  if (chunks.parts != nullptr) {
+    for (const Block& block : blocks)
+      for (const auto& [there, here, count] : chunks.parts->in_chunk(hosts_.rank, index))
+        all.push_back({block.data + there * width, memory + here * width, count});
+    return all;
+  }
+  const std::size_t begin = index * chunks.elements;
   all.reserve(blocks.size());
   for (const Block& block : blocks) {
     const std::size_t count = std::min(chunks.elements, block.count - std::min(begin, block.count));
@@ -121,6 +137,11 @@ Handle Staging::serve(const Chunks& chunks) const {
   std::byte* const out = output_of(chunks, chunk);
   const std::size_t count = std::min(chunks.elements, chunks.longest - chunks.served * chunks.elements);
   const Wanted wanted{call.codec, call.residual.empty() ? nullptr : residual_of(chunk)};
+  if (chunks.parts != nullptr) {
+    const Op op = call.op == Op::premul_sum ? Op::sum : call.op;
+    return all_reduce_between(engine_, hosts_, chunks.parts->between(), in, count, call.dtype, op, Mode::inside,
+                              wanted);
+  }
   switch (call.collective) {
     case Collective::all_reduce:
       return all_reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, Mode::inside, wanted);

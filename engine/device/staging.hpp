@@ -2,18 +2,22 @@
 // machine share; there the engine's own collective serves them, by whatever plan the group has; and the stream copies
 // the result back. While one chunk is served, another one travels.
 //
-// A chunk has as many elements of each block. Where it is encoded between machines, the host does that: what the ranks
-// of a machine bring along is combined as it is, and only then encoded, once. What a rank has lost so far travels along
-// and comes back. The stream is given all copies at once. It writes how many chunks have come, and waits for those that
-// go back; see Control. An operation of the engine does the rest.
+// A chunk has as many elements of each block. Where the ranks of each machine have combined what they bring along, it
+// has what this rank then has of these elements, and the host does what is left to do between machines. Where it is
+// encoded between machines, the host does that: what the ranks of a machine bring along is combined as it is, and only
+// then encoded, once. What a rank has lost so far travels along and comes back. The stream is given all copies at once.
+// It writes how many chunks have come, and waits for those that go back; see Control. An operation of the engine does
+// the rest.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "device/call.hpp"
 #include "device/control.hpp"
 #include "device/streams.hpp"
+#include "program/machine_first.hpp"
 #include "progress/collectives.hpp"
 
 namespace paceline::device {
@@ -30,8 +34,9 @@ class Staging {
     std::size_t elements = 0;  // of a block, in each chunk but the last
     std::uint32_t first = 0;
     std::uint32_t end = 0;
-    std::size_t longest = 0;   // elements of a block, of those of all ranks; known when they have met
-    std::uint32_t served = 0;  // chunks, so far
+    std::size_t longest = 0;  // elements of a block, of those of all ranks; known when they have met
+    std::unique_ptr<const MachineParts> parts = nullptr;  // of an all-reduce, where machines have combined them before
+    std::uint32_t served = 0;                             // chunks, so far
     Handle serving = nullptr;
 
     std::uint32_t own() const { return end - 1 - first; }
@@ -39,6 +44,8 @@ class Staging {
   };
   // longest: elements of the longest block that this rank gives or takes.
   Chunks plan(const Call& call, std::size_t longest);
+  // The same where machines come first: `plan` is that of all ranks.
+  Chunks plan(const Call& call, const MachineFirst& plan);
   // The stream copies them to the host and back.
   void hand_over(const Chunks& chunks, StreamHandle stream);
 

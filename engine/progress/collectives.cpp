@@ -148,6 +148,24 @@ Handle all_reduce(Engine& engine, Group& group, const std::byte* source, std::by
   });
 }
 
+Handle all_reduce_between(Engine& engine, Group& group, const Plan& between, std::byte* data, std::size_t count,
+                          DType dtype, Op op, Mode mode, const Wanted& wanted) {
+  const std::size_t bytes = count * size_of(dtype);
+  const Coding coding = coding_of(group, wanted, Collective::all_reduce, between, bytes, dtype, op);
+  const Fingerprint what{count, -1, Collective::all_reduce, dtype, op, coding.codec};
+  return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
+    operation.algorithm = between.algorithm;
+    Lowering(operation.program, group.rank, group.size(), coding).all_reduce(between, data, count, dtype, op, 1);
+  });
+}
+
+std::size_t pieces_between(const Group& group, const Plan& between, std::size_t count, DType dtype, Op op,
+                           const Wanted& wanted) {
+  const std::size_t bytes = count * size_of(dtype);
+  return between.chunks(coding_of(group, wanted, Collective::all_reduce, between, bytes, dtype, op).carried(bytes))
+      .count;
+}
+
 bool begins_together(const Group& group, std::size_t bytes) {
   const Plan& plan = group.plan_for("all_reduce", bytes);
   return in_one_shot(group, plan, bytes) || in_one_pass(group, plan, bytes);

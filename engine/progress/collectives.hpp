@@ -40,6 +40,12 @@ inline Handle all_reduce(Engine& engine, Group& group, std::byte* data, std::siz
                          double factor, Mode mode, const Wanted& wanted = {}) {
   return all_reduce(engine, group, data, data, count, dtype, op, factor, mode, wanted);
 }
+// The part of an all_reduce, in place, that goes between machines: `between` is that part of its plan (see
+// MachineFirst), and what this rank has of `data` is combined over its machine already. `op` is no PREMUL_SUM.
+Handle all_reduce_between(Engine&, Group&, const Plan& between, std::byte* data, std::size_t count, DType, Op, Mode,
+                          const Wanted& wanted = {});
+// Returns into how many pieces that cuts so many elements.
+std::size_t pieces_between(const Group&, const Plan& between, std::size_t count, DType, Op, const Wanted& wanted = {});
 // Returns whether an all_reduce of so many bytes writes nothing anywhere before every rank has begun it.
 bool begins_together(const Group&, std::size_t bytes);
 Handle broadcast(Engine&, Group&, std::byte* data, std::size_t count, DType, int root, Mode, const Wanted& wanted = {});

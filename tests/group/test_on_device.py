@@ -14,7 +14,9 @@ STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
 """The folder of the stand-in for NVIDIA's driver, which is built beside the engine for tests."""
 
 
-@pytest.mark.parametrize(("ranks", "asked"), [(2, ["kernels"]), (4, ["kernels"]), (2, []), (2, ["apart"])])
+@pytest.mark.parametrize(
+    ("ranks", "asked"), [(2, ["kernels"]), (4, ["kernels"]), (4, ["kernels", "pairs"]), (2, []), (2, ["apart"])]
+)
 def test_all_collectives(ranks: int, asked: list[str], tmp_path: Path) -> None:
     assert (STAND_IN / "libcuda.so.1").exists()
     env = {"LD_LIBRARY_PATH": str(STAND_IN)}

@@ -1,6 +1,6 @@
 """Collectives of arrays in device memory, on the stand-in for a driver that LD_LIBRARY_PATH leads to.
 
-Arguments: `kernels` if there are some, `apart` if each rank is on a machine of its own.
+Arguments: `kernels` if there are some, `apart` if each rank is on a machine of its own, `pairs` if two ranks share one.
 """
 
 import ctypes
@@ -106,6 +106,8 @@ def refused(kind, words, call):
 
 if "apart" in sys.argv[1:]:
     os.environ["PACELINE_MACHINE"] = os.environ["RANK"]
+if "pairs" in sys.argv[1:]:
+    os.environ["PACELINE_MACHINE"] = str(int(os.environ["RANK"]) // 2)
 with paceline.init() as group:
     if "kernels" in sys.argv[1:]:
         group.runtime.devices = _engine.Devices(b"any image will do for the stand-in", (8 << 10, 512 << 10))
@@ -122,7 +124,8 @@ with paceline.init() as group:
                 assert np.array_equal(array.host[0], expected), (count, name, kind)
                 paths.append(path())
     if "kernels" in sys.argv[1:]:
-        assert set(paths) == {"host", "one_shot", "two_shot"}, paths
+        between = {"host", "staged", "by_machine"}
+        assert set(paths) == (between if "pairs" in sys.argv[1:] else {"host", "one_shot", "two_shot"}), paths
 
     array = Array(np.full(10_000, group.rank + 1, np.float32))
     operation = group.all_reduce(array, "max", async_op=True)
@@ -182,7 +185,7 @@ with paceline.init() as group:
         finish()
         expected = np.concatenate([values[rank * count : (rank + 1) * count] for rank, values in enumerate(everyone)])
         assert output is None or np.array_equal(output.host, expected)
-    assert path() == "direct" or "kernels" not in sys.argv[1:]
+    assert path() == "direct" or "kernels" not in sys.argv[1:] or "pairs" in sys.argv[1:]
 
     # Rank r gives r + 1 elements to each rank before the last one, which gets none.
     sent, received = [group.rank + 1] * last + [0], ranks + 1 if group.rank < last else ranks * 0
@@ -204,7 +207,7 @@ with paceline.init() as group:
             finish()
             assert np.array_equal(array.host, here), codec
             assert np.array_equal(lost.host, lost_here), codec
-        assert lost.host.any() == ("apart" in sys.argv[1:]) or codec == "auto"
+        assert lost.host.any() == bool({"apart", "pairs"} & set(sys.argv)) or codec == "auto"
         if codec == "auto":
             continue
         part, part_here = Array(np.zeros(count // group.size, np.float32)), np.zeros(count // group.size, np.float32)

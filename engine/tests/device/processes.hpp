@@ -88,6 +88,7 @@ struct Job {
   std::vector<int> machines = {};  // of every rank: others are reached by sockets alone; none: all are on one
   std::optional<device::Limits> limits = device::Limits{};  // none: as measured
   std::vector<int> devices = {};                            // of every rank; none: all share one
+  Plans plans = {};                                         // in place of the usual ones
 };
 
 namespace job {
@@ -109,6 +110,11 @@ inline Descriptor swap(int socket, const Descriptor& mine, pid_t& peer) {
 }
 
 }  // namespace job
+
+inline Plans with(Plans usual, const Plans& others) {
+  for (const auto& [collective, plans] : others) usual[collective] = plans;
+  return usual;
+}
 
 // Runs `body` in as many processes. All but one that leaves must come to its end. It must be called before this process
 // has other threads.
@@ -168,7 +174,7 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
       peers[other] = engine->add_shm_peer(std::move(reach), name(other));
     }
     auto group = engine->add_group(42, static_cast<int>(rank), peers, std::chrono::duration<double>(job.timeout),
-                                   plans_for(job.size, false));
+                                   with(plans_for(job.size, false), job.plans));
     if (!job.machines.empty()) engine->set_machines(*group, job.machines);
     std::thread server([engine] {
       while (!engine->serve().empty()) {

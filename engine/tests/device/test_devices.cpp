@@ -3,6 +3,7 @@
 #include "calibration/device.hpp"
 #include "tests/device/double/wishes.hpp"
 #include "tests/device/processes.hpp"
+#include "tests/machine_plans.hpp"
 
 using namespace paceline;
 using namespace paceline::test;
@@ -57,4 +58,19 @@ TEST(devices_that_reach_each_other_are_timed) {
     for (const device::Limits& other : device::exchanged(self.engine(), *self.group(), self.on_device().limits()))
       CHECK(other == self.on_device().limits());
   });
+}
+
+// Two machines of two devices each; on one of them they may not reach each other, and all know why.
+TEST(devices_of_two_machines) {
+  for (const bool reach : {true, false}) {
+    const std::vector<int> machines{0, 0, 1, 1};
+    run({.size = 4, .machines = machines, .devices = {1, 2, 3, 4}, .plans = {{"all_reduce", {machine_plan(machines)}}}},
+        [reach](DeviceRank& self) {
+          if (self.rank() == 2) double_reach(reach);
+          add_up(self, kEach[2], reach ? Path::by_machine : Path::staged);
+          const std::string why = self.on_device().last().why;
+          CHECK(contains(why, "the ranks are on several machines"));
+          CHECK(reach || contains(why, "rank 2: the memory of rank 3 on another device"));
+        });
+  }
 }
