@@ -130,8 +130,8 @@ class Devices:
 class DeviceGroup:
     """Collectives of a group on the device that has the memory at `address`, or that has this ordinal if that is 0.
 
-    Making one is collective. Every path is called host, one_shot, two_shot, direct, by_machine or staged, and comes with
-    a reason.
+    Making one is collective. Every path is called host, one_shot, two_shot, direct, by_machine or staged, and comes
+    with a reason.
     """
 
     def __init__(self, devices: Devices, group: Group, address: int, ordinal: int = 0) -> None: ...
