@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import math
+import weakref
 from collections import Counter, OrderedDict, defaultdict
 from typing import Any
 
@@ -121,6 +123,22 @@ def test_a_header_that_nobody_wrote_is_refused() -> None:
         unpack(b'[["os.system","ls"],[]]', [])
     with pytest.raises(ValueError, match="not data"):
         unpack(b'[["array",["O",[1]],0],[8]]', [np.zeros(8, np.uint8)])
+
+
+def test_memory_is_held_no_longer_than_the_object() -> None:
+    value = [np.arange(100)]
+    gc.disable()
+    try:
+        header, blobs = pack(value)
+        array = weakref.ref(value[0])
+        del value[0], blobs
+        assert array() is None
+        blob = np.zeros(800, np.uint8)
+        copy, memory = unpack(header, [blob]), weakref.ref(blob)
+        del copy, blob
+        assert memory() is None
+    finally:
+        gc.enable()
 
 
 def check_objects(rank: int, size: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,44 +77,47 @@ def pack(value: Any, kinds: Iterable[Kind] = ()) -> tuple[bytes, list[Blob]]:
     subclasses. An object that occurs twice becomes two objects. Raises TypeError for anything else; the message says
     where in `value` it is.
     """
-    blobs: list[Blob] = []
-    by_type = {kind.type: kind for kind in (*KINDS, *kinds)}
+    writer = _Writer(kinds)
+    tree = writer.write(value, "object", 0)
+    return json.dumps([tree, [blob.size for blob in writer.blobs]], separators=(",", ":")).encode(), writer.blobs
 
-    def write(item: Any, place: str, depth: int) -> Any:
+
+class _Writer:
+    # Not functions in `pack`: those would hold each other, and with them the blobs, until a garbage collection.
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self.blobs: list[Blob] = []
+        self._by_type = {kind.type: kind for kind in (*KINDS, *kinds)}
+
+    def write(self, item: Any, place: str, depth: int) -> Any:
         if depth > _MAX_DEPTH:
             raise TypeError(f"the object holds itself or is nested deeper than {_MAX_DEPTH}, at {place[:200]}")
         cls = type(item)
         if item is None or cls in (bool, int, float, str):
             return item
         if cls in _TAGS and cls in _MAPPINGS.values():
-            pairs = enumerate(item.items())
-            return [
-                _TAGS[cls],
-                *(
-                    [write(k, f"{place} key {n}", depth + 1), write(v, f"{place}[{k!r}]", depth + 1)]
-                    for n, (k, v) in pairs
-                ),
-            ]
+            return [_TAGS[cls], *(self._pair(n, pair, place, depth + 1) for n, pair in enumerate(item.items()))]
         if cls in _TAGS:
-            return [_TAGS[cls], *(write(each, f"{place}[{n}]", depth + 1) for n, each in enumerate(item))]
+            return [_TAGS[cls], *(self.write(each, f"{place}[{n}]", depth + 1) for n, each in enumerate(item))]
         if cls is complex:
             return ["complex", item.real, item.imag]
         if cls is range:
             return ["range", item.start, item.stop, item.step]
         if isinstance(item, np.generic) and _is_plain(item.dtype):
-            return ["scalar", *_leaf(np.asarray(item), by_type[np.ndarray])]
-        kind = by_type.get(cls)
+            return ["scalar", *self._leaf(np.asarray(item), self._by_type[np.ndarray])]
+        kind = self._by_type.get(cls)
         if kind is None or (cls is np.ndarray and not _is_plain(item.dtype)):
             raise TypeError(_refusal(item, place))
-        return [kind.tag, *_leaf(item, kind)]
+        return [kind.tag, *self._leaf(item, kind)]
 
-    def _leaf(item: Any, kind: Kind) -> tuple[Any, int]:
+    def _pair(self, number: int, pair: tuple[Any, Any], place: str, depth: int) -> list[Any]:
+        key, value = pair
+        return [self.write(key, f"{place} key {number}", depth), self.write(value, f"{place}[{key!r}]", depth)]
+
+    def _leaf(self, item: Any, kind: Kind) -> tuple[Any, int]:
         meta, memory = kind.split(item)
-        blobs.append(bytes_of(memory))
-        return meta, len(blobs) - 1
-
-    tree = write(value, "object", 0)
-    return json.dumps([tree, [blob.size for blob in blobs]], separators=(",", ":")).encode(), blobs
+        self.blobs.append(bytes_of(memory))
+        return meta, len(self.blobs) - 1
 
 
 def sizes(header: bytes) -> list[int]:
@@ -127,27 +130,26 @@ def unpack(header: bytes, blobs: Sequence[Blob], kinds: Iterable[Kind] = ()) -> 
 
     Raises ValueError for a header with an unknown tag.
     """
-    by_tag = {kind.tag: kind for kind in (*KINDS, *kinds)}
+    return _read(json.loads(header)[0], blobs, {kind.tag: kind for kind in (*KINDS, *kinds)})
 
-    def read(item: Any) -> Any:
-        if not isinstance(item, list):
-            return item
-        tag, *rest = item
-        if tag in _SEQUENCES:
-            return _SEQUENCES[tag](map(read, rest))
-        if tag in _MAPPINGS:
-            return _MAPPINGS[tag]({read(key): read(value) for key, value in rest})
-        if tag == "complex":
-            return complex(*rest)
-        if tag == "range":
-            return range(*rest)
-        if tag == "scalar":
-            return _array(rest[0], blobs[rest[1]])[()]
-        if tag in by_tag:
-            return by_tag[tag].join(rest[0], blobs[rest[1]])
-        raise ValueError(f"unknown tag {tag!r}")
 
-    return read(json.loads(header)[0])
+def _read(item: Any, blobs: Sequence[Blob], kinds: Mapping[str, Kind]) -> Any:
+    if not isinstance(item, list):
+        return item
+    tag, *rest = item
+    if tag in _SEQUENCES:
+        return _SEQUENCES[tag](_read(each, blobs, kinds) for each in rest)
+    if tag in _MAPPINGS:
+        return _MAPPINGS[tag]({_read(key, blobs, kinds): _read(value, blobs, kinds) for key, value in rest})
+    if tag == "complex":
+        return complex(*rest)
+    if tag == "range":
+        return range(*rest)
+    if tag == "scalar":
+        return _array(rest[0], blobs[rest[1]])[()]
+    if tag in kinds:
+        return kinds[tag].join(rest[0], blobs[rest[1]])
+    raise ValueError(f"unknown tag {tag!r}")
 
 
 def _refusal(item: Any, place: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -50,19 +50,7 @@ class Graph:
 
     def structured(self, returned: Sequence[Any]) -> Any:
         """The model's result with these in place of the values that it returns."""
-        found = dict(zip(self.returned, returned, strict=True))
-
-        def filled(structure: Any) -> Any:
-            if isinstance(structure, fx.Node):
-                return found[structure]
-            if isinstance(structure, dict):
-                return {key: filled(value) for key, value in structure.items()}
-            if isinstance(structure, (list, tuple)):
-                parts = [filled(value) for value in structure]
-                return tuple(parts) if isinstance(structure, tuple) else parts
-            return structure
-
-        return filled(self.output)
+        return _filled(self.output, dict(zip(self.returned, returned, strict=True)))
 
     def crossing(self, cut: int) -> tuple[fx.Node, ...]:
         """The values that exist before call `cut` and are used by it or later, in the order in which they came up."""
@@ -84,6 +72,17 @@ class Graph:
                 yield from found.buffers()
             elif isinstance(found, Tensor):
                 yield found
+
+
+def _filled(structure: Any, found: Mapping[fx.Node, Any]) -> Any:
+    if isinstance(structure, fx.Node):
+        return found[structure]
+    if isinstance(structure, dict):
+        return {key: _filled(value, found) for key, value in structure.items()}
+    if isinstance(structure, (list, tuple)):
+        parts = [_filled(value, found) for value in structure]
+        return tuple(parts) if isinstance(structure, tuple) else parts
+    return structure
 
 
 def attribute(root: nn.Module, target: str) -> object:
