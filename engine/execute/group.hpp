@@ -20,7 +20,7 @@ class OperationPool;
 
 struct Member {
   int peer = -1;            // engine-wide handle, -1 for this rank itself
-  Link* link = nullptr;     // null once the peer is gone
+  Link* link = nullptr;     // null for this rank itself, and once the group was closed
   std::string description;  // "rank 2 (host, pid)", by its rank in the whole job
 };
 

@@ -8,6 +8,14 @@
 #include "progress/operation_pool.hpp"
 
 namespace paceline {
+namespace {
+
+// Whoever has the group may ask for its links as long as it likes; they end with the engine.
+void forget_links(Group& group) {
+  for (Member& member : group.members) member.link = nullptr;
+}
+
+}  // namespace
 
 std::shared_ptr<Group> Groups::make(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                     std::chrono::duration<double> timeout, Plans plans) {
@@ -71,6 +79,7 @@ void Groups::drop(Group& group) {
   closed_channels_.insert(group.channel);
   const auto dropped = groups_.extract(group.channel);
   if (!group.send_rates.empty()) pace_links(group);
+  forget_links(group);
 }
 
 void Groups::clear() {
@@ -79,6 +88,7 @@ void Groups::clear() {
     group->matcher.clear();
     if (group->segment != nullptr) group->segment->depart();
     group->segment.reset();
+    forget_links(*group);
   }
   departed_segments_.clear();
   groups_.clear();

@@ -204,6 +204,27 @@ TEST(a_rank_that_leaves_is_named) {
   });
 }
 
+// Another thread may be about to set what it has just measured.
+TEST(a_group_outlives_its_links) {
+  on_every_wire([](Wire wire) {
+    World world(2, [=](int, int) { return wire; });
+    world.run([&](Rank& r) {
+      const auto ask = [&](Group& group) {
+        r.engine->set_pace(group, 1e9, {1e9, 1e9});
+        CHECK(r.engine->received(group, 1 - r.rank) == 0);
+      };
+      const auto other = r.engine->add_group(43, r.rank, r.peers, std::chrono::seconds(60), plans_for(2, false));
+      r.engine->set_pace(*other, 2e9, {2e9, 2e9});
+      failure_of([&] { r.engine->remove_group(*other); });
+      ask(*other);
+      reduce_floats(r, 10);
+      failure_of([&] { r.engine->close(); });
+      ask(*other);
+      ask(*r.group);
+    });
+  });
+}
+
 TEST(a_garbled_link_is_the_reason_for_every_group_and_its_peer_is_told) {
   const auto [ours, theirs] = tcp_pair();
   const Descriptor stranger(theirs);
