@@ -40,15 +40,19 @@ MANY_RANKS := $(addprefix tests/,horovod torch group coordinate bench hostile la
 # What mostly waits for slow links.
 SLOW_LINKS := $(addprefix tests/,adapt measure)
 
-# What the tests that are marked `long` cover: CI runs them once one of these has changed.
-LONG_COVERS := Makefile .ci $(addprefix engine/,codec kernel link message program segment shared) \
-    $(addprefix src/paceline/,bench characterize coordinate torch) $(addprefix tests/,bench characterize codec group programs segment torch) \
-    $(addprefix scripts/,hybrid_exactness.py hybrid_limited.py)
+# The folders in which tests are marked `long`, and what those of each cover: CI runs them once any of it has changed.
+LONG_FOLDERS := bench characterize codec group segment torch
+COVERED_BY_bench := $(addprefix src/paceline/,bench coordinate torch)
+COVERED_BY_characterize := $(addprefix src/paceline/,bench characterize)
+COVERED_BY_codec := engine/codec engine/kernel
+COVERED_BY_group := $(addprefix engine/,kernel link message program segment shared) tests/programs
+COVERED_BY_segment := engine/segment
+COVERED_BY_torch := src/paceline/torch $(addprefix scripts/,hybrid_exactness.py hybrid_limited.py)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test test-long long-folders long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -69,10 +73,13 @@ test: system $(VENV)/test.stamp $(VENV)/engine.stamp ## everything that a change
 	    $(foreach folder,$(MANY_RANKS),'$(PYTEST) $(folder) $(ARGS)')
 
 test-long: $(VENV)/test.stamp $(VENV)/engine.stamp ## what takes long and covers few files; CI runs it once they have changed
-	$(WITH_TOOLS) $(PYTEST) -m long $(ARGS)
+	$(WITH_TOOLS) $(PYTEST) -m long $(LONG_FOLDERS:%=tests/%) $(ARGS)
+
+long-folders:
+	@echo $(LONG_FOLDERS)
 
 long-covers:
-	@echo $(LONG_COVERS)
+	@echo $(foreach folder,$(LONG_FOLDERS),tests/$(folder) $(COVERED_BY_$(folder)))
 
 lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
 	$(BIN)/ruff check $(PYTHON_FILES)
