@@ -203,14 +203,15 @@ bool DeviceOperation::has_work() const {
 
 std::vector<int> DeviceOperation::missing() const {
   if (phase_ == Phase::meeting) return meeting_ == nullptr ? std::vector<int>() : meeting_->missing();
-  if (phase_ == Phase::serving) return chunks->serving == nullptr ? std::vector<int>() : chunks->serving->missing();
+  const bool serving = phase_ == Phase::serving;
+  if (serving && chunks->serving != nullptr) return chunks->serving->missing();
   std::vector<int> ranks;
   if (call_ == 0 || (direct == nullptr && (chunks != nullptr || !neighbours_.unreachable().empty()))) return ranks;
   for (const int near : neighbours_.near()) {
     const auto from = static_cast<std::size_t>(near);
     const Signals& signals = neighbours_.signals();
     const bool heard = signals.heard(from, Signals::Kind::given, call_) &&
-                       (direct == nullptr || signals.heard(from, Signals::Kind::taken, call_));
+                       (direct == nullptr || serving || signals.heard(from, Signals::Kind::taken, call_));
     if (!heard) ranks.push_back(near);
   }
   return ranks;

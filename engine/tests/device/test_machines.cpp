@@ -215,6 +215,23 @@ TEST(machines_that_disagree) {
   });
 }
 
+// What leaves this machine waits for the device of another rank of it, whose stream does not come so far in time.
+TEST(a_device_of_the_same_machine_that_is_late) {
+  const std::vector<int> machines{0, 0, 1, 1};
+  run(job_of(machines, machine_plan(machines)), [](DeviceRank& self) {
+    self.on_device();
+    self.meet();
+    if (self.rank() == 0) self.engine().set_timeout(*self.group(), std::chrono::seconds(1));
+    const DeviceValues<float> values(self, kShort);
+    values.fill(1);
+    TestStream stream(self);
+    if (self.rank() == 1) stream.hold();
+    const Error error = failure_of(
+        [&] { all_reduce(self, values.call(DType::float32, Op::sum, stream.get()))->wait(std::chrono::seconds(30)); });
+    CHECK(error.kind == ErrorKind::timeout && contains(error.message, "rank 1"));
+  });
+}
+
 // On its own machine and on the other one.
 TEST(a_rank_of_a_machine_that_is_killed) {
   const std::vector<int> machines{0, 0, 1, 1};
