@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -30,6 +29,14 @@ std::vector<int> on_this_machine(const Group& group) {
     if (rank == group.rank || here) near.push_back(rank);
   }
   return near;
+}
+
+// The most ranks that are on one machine.
+std::size_t most_together(const Group& group) {
+  if (group.machines.empty()) return group.on_one_machine() ? group.members.size() : 1;
+  std::ptrdiff_t most = 0;
+  for (const int machine : group.machines) most = std::max(most, std::ranges::count(group.machines, machine));
+  return static_cast<std::size_t>(most);
 }
 
 template <typename Condition>
@@ -68,25 +75,24 @@ Neighbours::Neighbours(Engine& engine, Group& group, Device& device, PointerCach
   for (std::size_t from = 1; from < all.size(); ++from)
     share_device_ |= std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(from),
                                  [&](const Introduction& one) { return one.device == all[from].device; });
+  const std::size_t together = most_together(group_);
+  if (!group_.on_one_machine()) unreachable_ = "the ranks are on several machines";
+  if (!group_.on_one_machine() && together == 1) return;
+  std::string why = obstacle(all, together);
+  if (why.empty()) why = opened_everywhere(all);
   if (group_.on_one_machine()) {
-    unreachable_ = obstacle(all);
-    if (unreachable_.empty()) unreachable_ = opened_everywhere(all);
-    return;
+    unreachable_ = why;
+  } else {
+    machines_reach_ = why.empty();
+    if (!why.empty()) unreachable_ += ", and " + why;
   }
-  unreachable_ = "the ranks are on several machines";
-  const std::set<int> machines(group_.machines.begin(), group_.machines.end());
-  if (machines.size() == group_.machines.size()) return;
-  const std::string why = opened_everywhere(all);
-  machines_reach_ = why.empty();
-  if (!machines_reach_) unreachable_ += ", and " + why;
 }
 
 // Returns why not if a rank cannot open what those near it have: the same on all ranks.
 std::string Neighbours::opened_everywhere(const std::vector<Introduction>& all) {
   device::Words wrong;
   try {
-    const std::string why = obstacle(all);
-    wrong.set(why.empty() ? open(all) : why);
+    wrong.set(open(all));
   } catch (const DriverError& error) {
     wrong.set(error.what());
   }
@@ -138,13 +144,14 @@ void Neighbours::prepare(Introduction& mine) {
   }
 }
 
-std::string Neighbours::obstacle(const std::vector<Introduction>& all) const {
-  if (near_.size() > kMostInputs)
+// Returns what is in the way of all of them. together: the most ranks of a machine.
+std::string Neighbours::obstacle(const std::vector<Introduction>& all, std::size_t together) const {
+  if (together > kMostInputs)
     return "a kernel combines the data of at most " + std::to_string(kMostInputs) + " ranks, and " +
-           (group_.on_one_machine() ? "the group" : "this machine") + " has " + std::to_string(near_.size());
-  for (const int from : near_) {
-    const auto& said = all[static_cast<std::size_t>(from)].unreachable;
-    if (!said.get().empty()) return group_.name_of(from) + ": " + std::string(said.get());
+           (group_.on_one_machine() ? "the group" : "a machine") + " has " + std::to_string(together);
+  for (std::size_t from = 0; from < all.size(); ++from) {
+    const std::string name = group_.name_of(static_cast<int>(from));
+    if (!all[from].unreachable.get().empty()) return name + ": " + std::string(all[from].unreachable.get());
   }
   return {};
 }

@@ -55,7 +55,7 @@ class Neighbours {
 
  private:
   void prepare(Introduction& mine);
-  std::string obstacle(const std::vector<Introduction>& all) const;
+  std::string obstacle(const std::vector<Introduction>& all, std::size_t together) const;
   std::string open(const std::vector<Introduction>& all);
   std::string opened_everywhere(const std::vector<Introduction>& all);
   void make_hosts(std::uint64_t channel);

@@ -130,6 +130,19 @@ TEST(what_does_not_go_so) {
   });
 }
 
+TEST(machines_without_kernels) {
+  const std::vector<int> machines{0, 0, 1, 1};
+  Job job = job_of(machines, machine_plan(machines));
+  job.kernels = false;
+  run(job, [](DeviceRank& self) {
+    const DeviceValues<float> values(self, kShort);
+    values.fill(1);
+    over(self, values, DType::float32, Op::sum, 1, Path::staged);
+    const std::string why = self.on_device().last().why;
+    CHECK(contains(why, "the ranks are on several machines, and ") && contains(why, "rank 0: this build of Paceline"));
+  });
+}
+
 // Each element is encoded where it leaves the machine. What is lost is kept by the rank that encoded it, which is not
 // the same on the host, but on each machine it is the same.
 void encodes_what_leaves(DeviceRank& self, std::size_t count) {
