@@ -41,7 +41,7 @@ def command(
     may take a training as far as that does. All ranks must end with the same bits. "loss" is the mean cross-entropy
     over the samples for training at the end, "to none" its distance from that of the same seed without a codec,
     "accuracy" the share of the test samples that are recognised; each is a mean over the seeds, with the lowest and
-    the highest.
+    the highest. --json has each training as soon as it is over.
 
     Exit code: 0, 1 when ranks ended differently or failed, 2 without torch or scikit-learn.
     """
@@ -54,10 +54,12 @@ def command(
     ):
         if not sessions:
             raise typer.Exit(FAILED)
-        found = measure(sessions[0], trainings.split(","), seeds, status.update)
+        found: list[Row] = []
+        for row in measure(sessions[0], trainings.split(","), seeds, status.update):
+            found.append(row)
+            if json_file is not None:
+                write_json([asdict(each) for each in found], json_file)
     show(out, table(found))
-    if json_file is not None:
-        write_json([asdict(row) for row in found], json_file)
 
 
 def table(rows: list[Row]) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from paceline.bench.session import Session, SessionFailed
@@ -42,12 +42,11 @@ def system() -> System:
     return System("paceline", "torch", ".convergence:Convergence", machines=MACHINES)
 
 
-def measure(session: Session, trainings: Sequence[str], seeds: int, progress: Callable[[str], None]) -> list[Row]:
-    """Train with each codec from each of so many seeds.
+def measure(session: Session, trainings: Sequence[str], seeds: int, progress: Callable[[str], None]) -> Iterator[Row]:
+    """Train with each codec from each of so many seeds, and yield each training when it is over.
 
     Raises SessionFailed, also if ranks end with different parameters.
     """
-    rows: list[Row] = []
     for training in trainings:
         for seed in range(seeds):
             plain = 0.0
@@ -60,14 +59,11 @@ def measure(session: Session, trainings: Sequence[str], seeds: int, progress: Ca
                     raise SessionFailed(f"{training} with {codec}: ranks ended with different parameters")
                 loss = float(replies[0]["final_loss"])
                 plain = plain or loss
-                rows.append(
-                    Row(
-                        training=training,
-                        codec=codec,
-                        seed=seed,
-                        final_loss=round(loss, 9),
-                        accuracy=round(replies[0]["accuracy"], 5),
-                        to_none=round(loss / plain - 1, 8),
-                    )
+                yield Row(
+                    training=training,
+                    codec=codec,
+                    seed=seed,
+                    final_loss=round(loss, 9),
+                    accuracy=round(replies[0]["accuracy"], 5),
+                    to_none=round(loss / plain - 1, 8),
                 )
-    return rows
