@@ -38,7 +38,8 @@ std::byte* Staging::output_of(const Chunks& chunks, std::uint32_t chunk) const {
   return input_of(chunk) + (chunks.call.has_block_for_each() ? kSlots * slot_ : 0);
 }
 
-// The pieces of one chunk lie as the engine's collective wants them: without gaps, where all blocks are as long.
+// The pieces of one chunk lie as the engine's collective wants them: without gaps where all blocks are as long, and
+// where machines come first with gaps for what other ranks have.
 std::vector<Staging::Piece> Staging::pieces(const Chunks& chunks, std::uint32_t index, const std::vector<Block>& blocks,
                                             std::byte* memory) const {
   const std::size_t width = size_of(chunks.call.dtype);

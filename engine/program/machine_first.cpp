@@ -33,60 +33,89 @@ struct Machine {
   bool joined_before(std::size_t other) const { return ranks.size() == 1 || (!ranges.empty() && level < other); }
 };
 
+// Machines by their numbers.
+class Machines {
+ public:
+  explicit Machines(const std::vector<int>& machines) : numbers_(machines) {
+    for (std::size_t rank = 0; rank < machines.size(); ++rank)
+      all_[machines[rank]].ranks.push_back(static_cast<int>(rank));
+  }
+
+  bool some_share() const { return all_.size() > 1 && all_.size() < numbers_.size(); }
+  const std::map<int, Machine>& all() const { return all_; }
+
+  // Takes what a level does within machines, and adds the rest to `left`. Returns whether that can be: see
+  // MachineFirst.
+  bool take(const Level& level, std::size_t number, Level& left) {
+    for (const Reduce& reduce : level) {
+      Machine& machine = of(reduce.owner);
+      if (std::ranges::any_of(reduce.holders, [&](int rank) { return &of(rank) != &machine; })) {
+        left.push_back(reduce);
+        continue;
+      }
+      if (reduce.holders != machine.ranks || (!machine.ranges.empty() && machine.level != number)) return false;
+      machine.level = number;
+      machine.ranges.push_back(reduce);
+    }
+    return std::ranges::all_of(left, [&](const Reduce& reduce) {
+      const auto joined = [&](int rank) { return of(rank).joined_before(number); };
+      return joined(reduce.owner) && std::ranges::all_of(reduce.holders, joined);
+    });
+  }
+
+  bool all_joined() const {
+    return std::ranges::all_of(
+        all_, [](const auto& one) { return one.second.ranks.size() == 1 || covers_all(one.second.ranges); });
+  }
+
+  std::vector<Fraction> cuts() const {
+    std::vector<Fraction> cuts;
+    for (const auto& [number, machine] : all_)
+      for (const Reduce& range : machine.ranges) cuts.insert(cuts.end(), {range.begin, range.end});
+    std::ranges::sort(cuts, less);
+    const auto same = std::ranges::unique(cuts, equal);
+    cuts.erase(same.begin(), same.end());
+    return cuts;
+  }
+
+ private:
+  Machine& of(int rank) { return all_[numbers_[static_cast<std::size_t>(rank)]]; }
+
+  const std::vector<int>& numbers_;
+  std::map<int, Machine> all_;
+};
+
+std::size_t ranges_in(const std::vector<bool>& has) {
+  std::size_t begun = 0;
+  for (std::size_t segment = 0; segment < has.size(); ++segment)
+    begun += has[segment] && (segment == 0 || !has[segment - 1]) ? 1 : 0;
+  return begun;
+}
+
 }  // namespace
 
 std::optional<MachineFirst> MachineFirst::of(const Plan& plan, const std::vector<int>& machines, std::size_t ranges) {
-  if (machines.empty() || plan.one_shot) return std::nullopt;
-  std::map<int, Machine> all;
-  const auto machine_of = [&](int rank) -> Machine& { return all[machines[static_cast<std::size_t>(rank)]]; };
-  for (std::size_t rank = 0; rank < machines.size(); ++rank)
-    all[machines[rank]].ranks.push_back(static_cast<int>(rank));
-  if (all.size() == 1 || all.size() == machines.size()) return std::nullopt;
+  Machines all(machines);
+  if (plan.one_shot || !all.some_share()) return std::nullopt;
   MachineFirst found;
   found.between_ = plan;
   found.between_.levels.clear();
   for (std::size_t level = 0; level < plan.levels.size(); ++level) {
     Level left;
-    for (const Reduce& reduce : plan.levels[level]) {
-      Machine& machine = machine_of(reduce.owner);
-      if (std::ranges::any_of(reduce.holders, [&](int rank) { return &machine_of(rank) != &machine; })) {
-        left.push_back(reduce);
-        continue;
-      }
-      if (reduce.holders != machine.ranks || (!machine.ranges.empty() && machine.level != level)) return std::nullopt;
-      machine.level = level;
-      machine.ranges.push_back(reduce);
-    }
-    for (const Reduce& reduce : left)
-      for (const int rank : reduce.holders)
-        if (!machine_of(rank).joined_before(level) || !machine_of(reduce.owner).joined_before(level))
-          return std::nullopt;
+    if (!all.take(plan.levels[level], level, left)) return std::nullopt;
     if (!left.empty()) found.between_.levels.push_back(std::move(left));
   }
-  for (const auto& [number, machine] : all) {
-    if (machine.ranks.size() > 1 && !covers_all(machine.ranges)) return std::nullopt;
-    for (const Reduce& range : machine.ranges) {
-      found.cuts_.push_back(range.begin);
-      found.cuts_.push_back(range.end);
-    }
-  }
-  std::ranges::sort(found.cuts_, less);
-  const auto same = std::ranges::unique(found.cuts_, equal);
-  found.cuts_.erase(same.begin(), same.end());
+  if (!all.all_joined()) return std::nullopt;
+  found.cuts_ = all.cuts();
   found.has_.assign(machines.size(), std::vector<bool>(found.segments(), false));
-  for (const auto& [number, machine] : all) {
+  for (const auto& [number, machine] : all.all()) {
     if (machine.ranks.size() == 1) found.has_[static_cast<std::size_t>(machine.ranks[0])].flip();
     for (const Reduce& range : machine.ranges)
       for (std::size_t segment = 0; segment < found.segments(); ++segment)
         if (!less(found.cuts_[segment], range.begin) && less(found.cuts_[segment], range.end))
           found.has_[static_cast<std::size_t>(range.owner)][segment] = true;
   }
-  for (const auto& has : found.has_) {
-    std::size_t begun = 0;
-    for (std::size_t segment = 0; segment < has.size(); ++segment)
-      begun += has[segment] && (segment == 0 || !has[segment - 1]) ? 1 : 0;
-    if (begun > ranges) return std::nullopt;
-  }
+  if (std::ranges::any_of(found.has_, [&](const auto& has) { return ranges_in(has) > ranges; })) return std::nullopt;
   return found;
 }
 
