@@ -45,6 +45,20 @@ def test_freed_memory_is_not_faulted_in_again() -> None:
     assert sum(kept[SETTLED:]) < 100, kept
 
 
+def test_malloc_is_never_told_to_keep_less_than_it_keeps_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(freed_memory, "_set", lambda mapped_from, kept: told.append((mapped_from, kept)))
+    monkeypatch.setattr(freed_memory, "_kept", 0)
+    by_itself = 64 << 20  # with pieces of up to 32 MiB, twice the largest: mallopt(3), M_MMAP_THRESHOLD
+    for more in (1 << 20, 3 << 20):
+        freed_memory.keep_freed_memory(more)
+    with freed_memory.returning():
+        pass
+    (_, first), (_, second), _, (mapped_from, after) = told
+    assert (first, second, after) == (by_itself + (1 << 20), by_itself + (4 << 20), by_itself + (4 << 20))
+    assert mapped_from == by_itself // 2
+
+
 def test_a_buffer_that_is_reduced_again_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[int] = []
     monkeypatch.setattr(freed_memory, "keep_freed_memory", kept.append)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from harness import Ranks
 from torch import Tensor, nn
 
 import paceline.torch
+from paceline.torch import freed_memory
 from paceline.torch.compat import PIPELINES, torch_version
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
@@ -57,6 +59,28 @@ def check_results(rank: int, size: int, schedule: str) -> None:
     if schedule == "1F1B":
         assert most == (2 if last else 0)
     model.close()
+
+
+def check_kept(rank: int, size: int, memory: str) -> None:
+    told: list[tuple[int, int]] = []
+    with patch.object(freed_memory, "_set", lambda *thresholds: told.append(thresholds)):
+        model = paceline.torch.hybrid(
+            nn.Sequential(nn.Linear(64, 1 << 16), nn.Tanh(), nn.Linear(1 << 16, 64)),
+            torch.randn(8, 64),
+            nn.MSELoss(),
+            partitions=size,
+            microbatches=2,
+            memory=memory,
+        )
+    kept = told[-1][1]
+    assert model.prediction.short[rank] == (memory != "1000G")
+    assert (kept > model.prediction.memory[rank]) == (memory == "1000G")
+    model.close()
+
+
+@pytest.mark.parametrize("memory", ["1000G", "113MiB"])
+def test_what_a_step_frees_is_kept_for_the_next_where_there_is_room(ranks: Ranks, memory: str) -> None:
+    ranks(check_kept, 2, memory=memory)
 
 
 @pytest.mark.parametrize("schedule", ["1F1B", "GPipe", "ZBVZeroBubble"])

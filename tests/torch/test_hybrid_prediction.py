@@ -18,11 +18,13 @@ from paceline.plan.codecs import CODECS
 from paceline.topology import Topology
 from paceline.topology.discover import Placement
 from paceline.topology.file import parse
+from paceline.topology.tree import Cpus
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.codecs import Codecs
 from paceline.torch.partitioned.cut import CannotCut, Chain, Weight
 from paceline.torch.partitioned.layout import Layout, SideBySide
+from paceline.torch.partitioned.predicted.crowding import Crowding
 from paceline.torch.partitioned.predicted.decide import decide
 from paceline.torch.partitioned.predicted.memory import memory
 from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
@@ -48,11 +50,16 @@ def schedules(names: Sequence[str] = SCHEDULES) -> st.SearchStrategy[tuple[Sched
     return st.builds(made, st.sampled_from(names), st.integers(1, 4), st.integers(1, 3))
 
 
-def network(machines: int, ranks: int, uplink: str = "1 Gbit/s") -> Placement:
+def network(machines: int, ranks: int, uplink: str = "1 Gbit/s", cpus: int | None = None) -> Placement:
+    """Machines of so many ranks, which are containers of one host with so many CPUs if these are given."""
     each = "\n".join(
         f"  - {{machine: m{number}, ranks: {ranks}, uplink: {uplink}, latency: 50 us}}" for number in range(machines)
     )
     topology: Topology = parse(f"name: some\nchildren:\n{each}\n")
+    if cpus is not None:
+        root = topology.root
+        shared = replace(root, children=tuple(replace(node, cpus=Cpus("host", cpus)) for node in root.children))
+        topology = Topology("some", shared)
     return Placement(topology, tuple(range(machines * ranks)))
 
 
@@ -215,6 +222,38 @@ def test_a_step_is_its_bubble_and_what_crosses() -> None:
     apart = predict(chain, shape(2, 1, 1), slow, [2, 4], Budget()).seconds
     assert alone == pytest.approx(4 * 0.003, rel=1e-3)
     assert apart == pytest.approx(4 * 0.003 + 2 * (0.001 + 0.0001), rel=1e-2)
+
+
+def seconds(placement: Placement, partitions: int, replicas: int) -> float:
+    """The end of the last backward, of 8 calls that were profiled while all ranks computed, with one microbatch."""
+    ends = [8 * (stage + 1) // partitions for stage in range(partitions)]
+    return predict(even(8), shape(partitions, replicas, 1), placement, ends, Budget()).steps.seconds
+
+
+def test_ranks_are_quicker_while_others_leave_them_the_cpus() -> None:
+    """Four ranks on two CPUs took 24 ms for 12 ms of work in their profile, and do not where fewer of them compute."""
+    crowded, roomy = network(2, 2, cpus=2), network(2, 2)
+    assert seconds(crowded, 1, 4) == pytest.approx(seconds(roomy, 1, 4))
+    assert seconds(crowded, 4, 1) == pytest.approx(seconds(roomy, 4, 1) / 2, rel=1e-3)
+    assert seconds(crowded, 2, 2) == pytest.approx(seconds(roomy, 2, 2) / 2, rel=1e-3)
+    assert seconds(network(2, 2, cpus=4), 4, 1) == seconds(roomy, 4, 1)
+
+
+@given(schedules(), st.integers(1, 3), st.integers(0, 2**30))
+@settings(deadline=None)
+def test_shared_cpus_are_never_idle_while_more_ranks_compute(found: tuple[Schedule, int], cpus: int, seed: int) -> None:
+    schedule, microbatches = found
+    takes = lambda action: 1.0 + (seed >> (action.stage + action.microbatch) % 30 & 1)  # noqa: E731
+    order = orders(schedule, microbatches)
+    crowding = Crowding(Layout(schedule.ranks, 1, tuple(range(schedule.ranks))), network(1, schedule.ranks, cpus=cpus))
+    steps = timeline(order, schedule.rank_of, takes, lambda _: 0.0, crowding.speeds)
+    work = sum(takes(action) for some in order for action in some) / max(1.0, schedule.ranks / cpus)
+    moments = sorted({moment for spans in steps.spans for span in spans for moment in (span.begin, span.end)})
+    done = 0.0
+    for begin, end in pairwise(moments):
+        computing = sum(span.begin <= begin and end <= span.end for spans in steps.spans for span in spans)
+        done += min(computing, cpus) * (end - begin)
+    assert done == pytest.approx(work)
 
 
 def test_exchanges_hide_behind_backwards() -> None:

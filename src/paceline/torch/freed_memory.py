@@ -11,6 +11,8 @@ from paceline.calibration.torch import RETURNED_FROM
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_MMAP_THRESHOLD = 32 << 20
 """Bytes: the most that glibc accepts."""
+_KEPT_ANYWAY = 2 * _LARGEST_MMAP_THRESHOLD
+"""Bytes that glibc comes to keep by itself where large pieces are freed, until it is told how many."""
 _LARGEST_INT = 2**31 - 1
 _MOST_BUFFERS = 4096
 """Buffers that are remembered."""
@@ -20,15 +22,16 @@ _returns = False
 
 
 def keep_freed_memory(more: int) -> None:
-    """Let malloc keep `more` further bytes of freed memory, for the whole process, unless it returns what is freed.
+    """Let malloc keep `more` bytes of freed memory beside what it keeps anyway, unless it returns what is freed.
 
     Otherwise it would give them back to the system and fault them in again. If gradients are freed as soon as they were
-    moved, backward would do so with each large one, at twice the cost of moving it (measured on ResNet-18).
+    moved, backward would do so with each large one, at twice the cost of moving it (measured on ResNet-18). This is for
+    the whole process, and adds to what was kept before.
     """
     global _kept
-    _kept = min(_kept + more, _LARGEST_INT)
+    _kept = min(_kept + more, _LARGEST_INT - _KEPT_ANYWAY)
     if not _returns:
-        _set(_LARGEST_MMAP_THRESHOLD, _kept)
+        _set(_LARGEST_MMAP_THRESHOLD, _KEPT_ANYWAY + _kept)
 
 
 def return_freed_memory() -> None:
@@ -57,7 +60,7 @@ def returning() -> Iterator[None]:
     finally:
         _returns = before
         if not _returns:
-            _set(_LARGEST_MMAP_THRESHOLD, max(_kept, 2 * _LARGEST_MMAP_THRESHOLD))
+            _set(_LARGEST_MMAP_THRESHOLD, _KEPT_ANYWAY + _kept)
         return_free_memory()
 
 

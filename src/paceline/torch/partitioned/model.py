@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from paceline.torch.backend import PacelineProcessGroup
 from paceline.torch.first_values import broadcast_values
-from paceline.torch.freed_memory import return_freed_memory
+from paceline.torch.freed_memory import keep_freed_memory, return_freed_memory
 from paceline.torch.partitioned import random_state
 from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.chain import values
@@ -76,6 +76,8 @@ class Hybrid:
         self._groups = Groups(self._layout, dist.get_rank(), self._shared())
         if prediction.short[self.partition]:
             return_freed_memory()
+        else:
+            keep_freed_memory(prediction.memory[self.partition])
         self._modules = {
             number: StageModule(graph, found, prediction.stages[number].segments, file)
             for number, rank in enumerate(self._stage_ranks)

@@ -12,6 +12,7 @@ from paceline.formats.sizes import show_bytes
 from paceline.topology.discover import Placement
 from paceline.torch.partitioned.budget import Budget
 from paceline.torch.partitioned.cut import CannotCut, Chain, Limits, cut
+from paceline.torch.partitioned.predicted.crowding import Crowding
 from paceline.torch.partitioned.predicted.exchange import exchanged
 from paceline.torch.partitioned.predicted.memory import copies, memory
 from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
@@ -122,7 +123,8 @@ def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int
             return float(channels[action.stage - 1].seconds(np.array(stage.received)))
         return float(channels[action.stage].seconds(np.array(stage.returned)))
 
-    steps = timeline(orders(shape.schedule, shape.microbatches), rank_of, takes, arrives)
+    crowding = Crowding(shape.layout, placement)
+    steps = timeline(orders(shape.schedule, shape.microbatches), rank_of, takes, arrives, crowding.speeds)
     whole = exchanged(chain, ends, shape, placement, steps)
     updates = tuple(
         budget.update.seconds(

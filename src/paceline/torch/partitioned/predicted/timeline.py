@@ -7,12 +7,14 @@ to wait for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from paceline.torch.partitioned.predicted.orders import Action, Orders
 
 Seconds = Callable[[Action], float]
+Speeds = Callable[[Collection[int]], Mapping[int, float]]
+"""The speed of each rank that computes, while these do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,39 +49,107 @@ class Timeline:
         return max((span for spans in self.spans for span in spans if span.action.stage == stage), key=lambda s: s.end)
 
 
-def timeline(orders: Orders, rank_of: Sequence[int], takes: Seconds, arrives: Seconds) -> Timeline:
+def timeline(
+    orders: Orders, rank_of: Sequence[int], takes: Seconds, arrives: Seconds, speeds: Speeds | None = None
+) -> Timeline:
     """Return the timeline of these orders.
 
-    rank_of: the rank of each stage. takes: seconds of an action. arrives: seconds in which what it needs of another
-    rank crosses. Raises ValueError if an action waits for one that never comes.
+    rank_of: the rank of each stage. takes: seconds of an action at speed 1, which is that of all ranks if no others are
+    given. arrives: seconds in which what it needs of another rank crosses. Raises ValueError if an action waits for one
+    that never comes.
     """
-    spans: list[list[Span]] = [[] for _ in orders]
-    ended: dict[tuple[str, int, int], float] = {}
-    free: dict[tuple[int, int], float] = {}
-    left = sum(map(len, orders))
-    while left:
-        before = left
-        for rank, order in enumerate(orders):
-            while len(spans[rank]) < len(order):
-                action = order[len(spans[rank])]
-                begin = spans[rank][-1].end if spans[rank] else 0.0
-                source = _source(action, len(rank_of))
-                if source is not None:
-                    if source not in ended:
-                        break
-                    ready, sender = ended[source], rank_of[source[1]]
-                    if sender != rank:
-                        asked = spans[rank][action.asked - 1].end if action.asked else 0.0
-                        sent = max(ready, asked, free.get((sender, rank), 0.0))
-                        ready = free[sender, rank] = sent + arrives(action)
-                    begin = max(begin, ready)
-                span = Span(action, begin, begin + takes(action))
-                spans[rank].append(span)
-                ended[_made(action)] = span.end
-                left -= 1
-        if left == before:
+    pipeline = _Pipeline(orders, rank_of, arrives)
+    under_way: dict[int, _Work] = {}
+    while moments := [*pipeline.begins.values(), *(work.end for work in under_way.values())]:
+        now = min(moments)
+        for rank in [rank for rank, work in under_way.items() if work.end <= now]:
+            pipeline.end(rank, now)
+            del under_way[rank]
+        for rank in [rank for rank, begin in pipeline.begins.items() if begin <= now]:
+            under_way[rank] = _Work(now, takes(pipeline.begin(rank, now)), 1.0)
+        if speeds is not None:
+            for rank, speed in speeds(under_way).items():
+                under_way[rank] = under_way[rank].at(now, speed)
+    return pipeline.timeline()
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """Seconds of work at speed 1 that were left at some time, and the speed since then."""
+
+    since: float
+    left: float
+    speed: float
+
+    @property
+    def end(self) -> float:
+        return self.since + self.left / self.speed
+
+    def at(self, now: float, speed: float) -> _Work:
+        """The same work, which goes on at this speed."""
+        if speed == self.speed:
+            return self
+        return _Work(now, max(0.0, self.left - (now - self.since) * self.speed), speed)
+
+
+class _Pipeline:
+    """What has been done so far. begins: when each rank that does nothing can begin its next action, where known."""
+
+    def __init__(self, orders: Orders, rank_of: Sequence[int], arrives: Seconds) -> None:
+        self._orders, self._rank_of, self._arrives = orders, rank_of, arrives
+        self._spans: list[list[Span]] = [[] for _ in orders]
+        self._began: dict[int, float] = {}
+        self._ended: dict[tuple[str, int, int], float] = {}
+        self._free: dict[tuple[int, int], float] = {}
+        self.begins: dict[int, float] = {}
+        self._look()
+
+    def begin(self, rank: int, now: float) -> Action:
+        """Let a rank begin its next action."""
+        del self.begins[rank]
+        self._began[rank] = now
+        return self._next(rank)
+
+    def end(self, rank: int, now: float) -> None:
+        """Let a rank's action be over."""
+        action = self._next(rank)
+        self._spans[rank].append(Span(action, self._began.pop(rank), now))
+        self._ended[_made(action)] = now
+        self._look()
+
+    def timeline(self) -> Timeline:
+        """All that was done. Raises ValueError if that is not everything."""
+        if any(len(done) < len(order) for done, order in zip(self._spans, self._orders, strict=True)):
             raise ValueError("the ranks' orders wait for each other")
-    return Timeline(tuple(map(tuple, spans)))
+        return Timeline(tuple(map(tuple, self._spans)))
+
+    def _next(self, rank: int) -> Action:
+        return self._orders[rank][len(self._spans[rank])]
+
+    def _look(self) -> None:
+        """See which ranks can begin."""
+        for rank, order in enumerate(self._orders):
+            if rank in self.begins or rank in self._began or len(self._spans[rank]) == len(order):
+                continue
+            ready = self._ready(rank, self._next(rank))
+            if ready is not None:
+                spans = self._spans[rank]
+                self.begins[rank] = max(ready, spans[-1].end if spans else 0.0)
+
+    def _ready(self, rank: int, action: Action) -> float | None:
+        """When a rank has what its next action needs; None where that has yet to be made."""
+        source = _source(action, len(self._rank_of))
+        if source is None:
+            return 0.0
+        if source not in self._ended:
+            return None
+        made, sender = self._ended[source], self._rank_of[source[1]]
+        if sender == rank:
+            return made
+        asked = self._spans[rank][action.asked - 1].end if action.asked else 0.0
+        sent = max(made, asked, self._free.get((sender, rank), 0.0))
+        self._free[sender, rank] = sent + self._arrives(action)
+        return self._free[sender, rank]
 
 
 def _made(action: Action) -> tuple[str, int, int]:
