@@ -172,7 +172,10 @@ std::string Neighbours::open(const std::vector<Introduction>& all) {
       return "the memory of rank " + std::to_string(from) + (other ? " on another device: " : ": ") + error.what();
     }
   }
-  signals_->open(offsets);
+  signals_->open([&] {
+    const auto lock = engine_.host().enter();
+    return signals_->find(offsets);
+  }());
   return {};
 }
 

@@ -16,11 +16,18 @@ Signals::Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, cons
     if (rank != group.rank) others_.push_back(static_cast<std::size_t>(rank));
 }
 
-void Signals::open(const std::vector<std::uint64_t>& offsets) {
+std::vector<std::byte*> Signals::find(const std::vector<std::uint64_t>& offsets) const {
+  std::vector<std::byte*> found;
   for (const std::size_t rank : others_) {
     const Link* link = group_.members[rank].link;
     const PeerArena* arena = link != nullptr ? link->arena() : nullptr;
-    std::byte* memory = arena != nullptr && offsets[rank] % kPage == 0 ? arena->at(offsets[rank], bytes()) : nullptr;
+    found.push_back(arena != nullptr && offsets[rank] % kPage == 0 ? arena->at(offsets[rank], bytes()) : nullptr);
+  }
+  return found;
+}
+
+void Signals::open(const std::vector<std::byte*>& words) {
+  for (std::byte* const memory : words) {
     if (memory == nullptr) throw DriverError("cuMemHostRegister", Result::invalid_value, "memory that is not here");
     theirs_.push_back(std::make_unique<Registered>(driver_, memory, rounded_up(bytes(), kPage)));
   }

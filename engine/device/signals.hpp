@@ -30,10 +30,13 @@ class Signals {
 
   // near: the ranks of the group on this machine, which tell each other.
   Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, const Group& group, const std::vector<int>& near);
-  // Where this rank's words lie in its arena: the others need it to `open` them.
+  // Where this rank's words lie in its arena: the others need it to `find` them.
   std::uint64_t offset() const { return offset_; }
-  // offsets: of all ranks of the group. Throws DriverError.
-  void open(const std::vector<std::uint64_t>& offsets);
+  // Returns the words of each other rank near this one, null if they are not here. offsets: of all ranks of the group.
+  // The engine's lock must be held, since it may end the links.
+  std::vector<std::byte*> find(const std::vector<std::uint64_t>& offsets) const;
+  // Lets the device write to these words. Throws DriverError.
+  void open(const std::vector<std::byte*>& words);
 
   // The stream tells all other ranks of this machine.
   void tell(Batch& batch, Kind kind, std::uint32_t call) const;

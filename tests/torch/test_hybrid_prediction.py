@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -22,14 +23,15 @@ from paceline.topology.tree import Cpus
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.codecs import Codecs
+from paceline.torch.partitioned.crowds import clock_of
 from paceline.torch.partitioned.cut import CannotCut, Chain, Weight
 from paceline.torch.partitioned.layout import Layout, SideBySide
-from paceline.torch.partitioned.predicted.crowding import Crowding
 from paceline.torch.partitioned.predicted.decide import decide
 from paceline.torch.partitioned.predicted.memory import memory
 from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
 from paceline.torch.partitioned.predicted.predict import predict
 from paceline.torch.partitioned.predicted.shape import Shape, Wanted
+from paceline.torch.partitioned.predicted.speeds import Speeds
 from paceline.torch.partitioned.predicted.timeline import Timeline, timeline
 from paceline.torch.partitioned.schedule import Schedule, find_schedule
 from paceline.torch.partitioned.update import Update, measured_update
@@ -225,18 +227,22 @@ def test_a_step_is_its_bubble_and_what_crosses() -> None:
 
 
 def seconds(placement: Placement, partitions: int, replicas: int) -> float:
-    """The end of the last backward, of 8 calls that were profiled while all ranks computed, with one microbatch."""
+    """The end of the last backward, of 8 calls and one microbatch."""
     ends = [8 * (stage + 1) // partitions for stage in range(partitions)]
     return predict(even(8), shape(partitions, replicas, 1), placement, ends, Budget()).steps.seconds
 
 
-def test_ranks_are_quicker_while_others_leave_them_the_cpus() -> None:
-    """Four ranks on two CPUs took 24 ms for 12 ms of work in their profile, and do not where fewer of them compute."""
+def test_ranks_without_a_cpu_of_their_own_are_slower_while_others_compute() -> None:
     crowded, roomy = network(2, 2, cpus=2), network(2, 2)
-    assert seconds(crowded, 1, 4) == pytest.approx(seconds(roomy, 1, 4))
-    assert seconds(crowded, 4, 1) == pytest.approx(seconds(roomy, 4, 1) / 2, rel=1e-3)
-    assert seconds(crowded, 2, 2) == pytest.approx(seconds(roomy, 2, 2) / 2, rel=1e-3)
-    assert seconds(network(2, 2, cpus=4), 4, 1) == seconds(roomy, 4, 1)
+    assert seconds(crowded, 1, 4) == pytest.approx(2 * seconds(roomy, 1, 4))
+    assert seconds(crowded, 4, 1) == seconds(roomy, 4, 1)  # of which one computes at a time
+    assert seconds(crowded, 2, 2) == seconds(roomy, 2, 2)
+    assert seconds(network(2, 2, cpus=4), 1, 4) == seconds(roomy, 1, 4)
+
+
+def test_ranks_that_wait_for_cpus_are_timed_by_what_they_use() -> None:
+    assert clock_of(network(2, 2, cpus=3), 1) is time.thread_time
+    assert clock_of(network(2, 2, cpus=4), 1) is clock_of(network(2, 2), 1) is time.perf_counter
 
 
 @given(schedules(), st.integers(1, 3), st.integers(0, 2**30))
@@ -245,15 +251,14 @@ def test_shared_cpus_are_never_idle_while_more_ranks_compute(found: tuple[Schedu
     schedule, microbatches = found
     takes = lambda action: 1.0 + (seed >> (action.stage + action.microbatch) % 30 & 1)  # noqa: E731
     order = orders(schedule, microbatches)
-    crowding = Crowding(Layout(schedule.ranks, 1, tuple(range(schedule.ranks))), network(1, schedule.ranks, cpus=cpus))
-    steps = timeline(order, schedule.rank_of, takes, lambda _: 0.0, crowding.speeds)
-    work = sum(takes(action) for some in order for action in some) / max(1.0, schedule.ranks / cpus)
+    speeds = Speeds(Layout(schedule.ranks, 1, tuple(range(schedule.ranks))), network(1, schedule.ranks, cpus=cpus))
+    steps = timeline(order, schedule.rank_of, takes, lambda _: 0.0, speeds)
     moments = sorted({moment for spans in steps.spans for span in spans for moment in (span.begin, span.end)})
     done = 0.0
     for begin, end in pairwise(moments):
         computing = sum(span.begin <= begin and end <= span.end for spans in steps.spans for span in spans)
         done += min(computing, cpus) * (end - begin)
-    assert done == pytest.approx(work)
+    assert done == pytest.approx(sum(takes(action) for some in order for action in some))
 
 
 def test_exchanges_hide_behind_backwards() -> None:

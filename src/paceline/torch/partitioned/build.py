@@ -24,6 +24,7 @@ from paceline.torch.partitioned.agree import from_first_rank
 from paceline.torch.partitioned.budget import Activations, Budget
 from paceline.torch.partitioned.chain import chain
 from paceline.torch.partitioned.codecs import Codecs
+from paceline.torch.partitioned.crowds import clock_of
 from paceline.torch.partitioned.cut import CannotCut
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.graph import trace
@@ -108,6 +109,7 @@ def hybrid(
         codecs,
     )
     placement = world.placement
+    clock = clock_of(placement, dist.get_rank())
     shapes = wanted.shapes(placement)
     graph = trace(model, len(inputs))
     available = _Available(world, model) if memory is None else None
@@ -115,9 +117,9 @@ def hybrid(
 
     @cache
     def measured(samples: int) -> Profile:
-        return profile(graph, inputs, samples, budget.memory)
+        return profile(graph, inputs, samples, budget.memory, clock)
 
-    update = cache(lambda: measured_update(budget.memory))
+    update = cache(lambda: measured_update(budget.memory, clock))
 
     def measure() -> None:
         update()

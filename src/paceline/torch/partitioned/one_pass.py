@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from paceline.torch.available_memory import resident_bytes
 from paceline.torch.freed_memory import return_free_memory
 from paceline.torch.partitioned.calls import run, tensors_in
+from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.graph import Graph, attribute
 
 
@@ -20,10 +21,13 @@ class Pass:
     """One pass over all calls. A call's backward follows its forward at once, so that little is kept.
 
     room: bytes by which the process may grow before what is free goes back to the system, as it does in the end.
+    clock: of the seconds of each call.
     """
 
-    def __init__(self, graph: Graph, inputs: Sequence[Tensor], room: float = math.inf) -> None:
-        self._graph = graph
+    def __init__(
+        self, graph: Graph, inputs: Sequence[Tensor], room: float = math.inf, clock: Clock = time.perf_counter
+    ) -> None:
+        self._graph, self._clock = graph, clock
         self._values: dict[fx.Node, Any] = dict(zip(graph.inputs, inputs, strict=True))
         self._flags: dict[fx.Node, bool] = {}
         self._parameters = {_place(parameter) for parameter in graph.root.parameters()}
@@ -63,9 +67,9 @@ class Pass:
 
         state = torch.get_rng_state()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            begin = time.perf_counter()
+            begin = self._clock()
             result = run(self._graph.root, call, args, kwargs)
-            self.forward.append(time.perf_counter() - begin)
+            self.forward.append(self._clock() - begin)
         self.random.append(not torch.equal(state, torch.get_rng_state()))
         changed = [node for node, version in versions.items() if given[node]._version != version]
         self.mutates.append(tuple(node.name for node in changed))
@@ -96,9 +100,9 @@ class Pass:
         if not outputs or not wanted:
             return 0.0
         gradients = [torch.ones_like(output) for output in outputs]
-        begin = time.perf_counter()
+        begin = self._clock()
         torch.autograd.grad(outputs, wanted, gradients, allow_unused=True)
-        return time.perf_counter() - begin
+        return self._clock() - begin
 
     def _count_saved(self, call: fx.Node, given: dict[fx.Node, Any], result: Any, saved: dict[int, int]) -> None:
         for node, value in (*given.items(), (call, result)):

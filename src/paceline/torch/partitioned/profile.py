@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from paceline.calibration.torch import KEPT_FREE, RETURNED
 from paceline.torch.freed_memory import return_free_memory, returning
+from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.one_pass import Pass
 from paceline.torch.partitioned.values import Value, value_of
@@ -73,8 +75,10 @@ class Profile:
         return Profile(read["samples"], calls, *(tuple(map(_value, read[key])) for key in ("inputs", "results")))
 
 
-def profile(graph: Graph, example: Sequence[Tensor], samples: int, available: float) -> Profile:
-    """Run the model's calls, forward and backward, on the first `samples` samples of `example`.
+def profile(
+    graph: Graph, example: Sequence[Tensor], samples: int, available: float, clock: Clock = time.perf_counter
+) -> Profile:
+    """Run the model's calls, forward and backward, on the first `samples` samples of `example`, and time them.
 
     available: bytes of memory, of which the profile takes about half where it could need more. Its first pass finds how
     much the calls need; nothing that it frees is kept, so that it needs little itself. Calls are then timed with an
@@ -90,10 +94,10 @@ def profile(graph: Graph, example: Sequence[Tensor], samples: int, available: fl
         with returning():
             first = Pass(graph, few)
         saved = [first.facts(index)[0] for index in range(len(graph.calls))]
-        kept = returned = _timed(graph, few, room, [KEPT_FREE * nbytes for nbytes in saved])
+        kept = returned = _timed(graph, few, room, clock, [KEPT_FREE * nbytes for nbytes in saved])
         if KEPT_FREE * sum(saved) * batch / samples + _COPIES * weights >= available:
             with returning():
-                returned = _timed(graph, few, room, [RETURNED * nbytes for nbytes in saved])
+                returned = _timed(graph, few, room, clock, [RETURNED * nbytes for nbytes in saved])
         other = Pass(graph, more, room)
     results = tuple(
         value_of(one, two, samples, flag)
@@ -106,17 +110,17 @@ def profile(graph: Graph, example: Sequence[Tensor], samples: int, available: fl
     return Profile(samples, calls, inputs, results)
 
 
-def _timed(graph: Graph, inputs: Sequence[Tensor], room: float, needed: Sequence[float]) -> list[Seconds]:
+def _timed(graph: Graph, inputs: Sequence[Tensor], room: float, clock: Clock, needed: Sequence[float]) -> list[Seconds]:
     """Time each call, in this room.
 
     The calls from the first one on whose activations fit then run together, and all seconds are scaled so that those of
     these calls add up. needed: bytes of each call's.
     """
-    passes = [Pass(graph, inputs, room) for _ in range(_ROUNDS)]
+    passes = [Pass(graph, inputs, room, clock) for _ in range(_ROUNDS)]
     forward = [min(some) for some in zip(*(each.forward for each in passes), strict=True)]
     backward = [min(some) for some in zip(*(each.backward for each in passes), strict=True)]
     if together := sum(before < room for before in accumulate(needed)):
-        ahead, back = whole(graph, inputs, together)
+        ahead, back = whole(graph, inputs, together, clock)
         forward, backward = _scaled(forward, ahead, together), _scaled(backward, back, together)
         return_free_memory()
     return list(map(Seconds, forward, backward))

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import Adam
 
 from paceline.torch.freed_memory import returning
+from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.cut import Weight
 
 _LARGE, _SMALL = 1 << 21, 64
@@ -39,16 +40,19 @@ NOTHING = Update()
 """The step of an optimizer that takes no time."""
 
 
-def measured_update(available: float) -> Update:
-    """Measure it here and now. available: bytes of memory, of which it takes a sixteenth at most, or 32 MiB."""
+def measured_update(available: float, clock: Clock = time.perf_counter) -> Update:
+    """Measure it here and now, by this clock.
+
+    available: bytes of memory, of which it takes a sixteenth at most, or 32 MiB.
+    """
     large = int(min(_LARGE, max(_SMALL, available / 16 / _HELD / torch.float32.itemsize)))
     with returning():
-        small = _seconds([_SMALL] * _MANY) / _MANY
-        whole = _seconds([large])
+        small = _seconds([_SMALL] * _MANY, clock) / _MANY
+        whole = _seconds([large], clock)
     return Update(small, max(0.0, whole - small) / (large * torch.float32.itemsize))
 
 
-def _seconds(sizes: Iterable[int]) -> float:
+def _seconds(sizes: Iterable[int], clock: Clock) -> float:
     weights = [nn.Parameter(torch.zeros(size, dtype=torch.float32)) for size in sizes]
     for weight in weights:
         weight.grad = torch.ones_like(weight)
@@ -56,7 +60,7 @@ def _seconds(sizes: Iterable[int]) -> float:
     optimizer.step()
     times = []
     for _ in range(_ROUNDS):
-        begin = time.perf_counter()
+        begin = clock()
         optimizer.step()
-        times.append(time.perf_counter() - begin)
+        times.append(clock() - begin)
     return min(times)

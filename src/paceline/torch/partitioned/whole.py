@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,14 +9,15 @@ import torch
 from torch import Tensor, fx
 
 from paceline.torch.partitioned.calls import run, tensors_in
+from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.graph import Graph, attribute
 
 _ROUNDS = 2
 """How often it is timed, after once that makes the gradients which later rounds add to; the fastest counts."""
 
 
-def whole(graph: Graph, inputs: Sequence[Tensor], end: int) -> tuple[float, float]:
-    """Return the seconds of a forward and of a backward of the calls before `end`.
+def whole(graph: Graph, inputs: Sequence[Tensor], end: int, clock: Clock) -> tuple[float, float]:
+    """Return the seconds of a forward and of a backward of the calls before `end`, by this clock.
 
     The backward adds to gradients, as that of a later microbatch does. The gradients of the model's parameters are
     afterwards what they were.
@@ -27,19 +27,19 @@ def whole(graph: Graph, inputs: Sequence[Tensor], end: int) -> tuple[float, floa
     for parameter in parameters:
         parameter.grad = None
     try:
-        rounds = [_round(graph, inputs, end) for _ in range(1 + _ROUNDS)][1:]
+        rounds = [_round(graph, inputs, end, clock) for _ in range(1 + _ROUNDS)][1:]
     finally:
         for parameter, gradient in zip(parameters, kept, strict=True):
             parameter.grad = gradient
     return min(forward for forward, _ in rounds), min(backward for _, backward in rounds)
 
 
-def _round(graph: Graph, inputs: Sequence[Tensor], end: int) -> tuple[float, float]:
+def _round(graph: Graph, inputs: Sequence[Tensor], end: int, clock: Clock) -> tuple[float, float]:
     values: dict[fx.Node, Any] = {
         node: value.clone()
         for node, value in zip(graph.inputs, inputs, strict=True)  # a call may change them in place
     }
-    begin = time.perf_counter()
+    begin = clock()
     for index, call in enumerate(graph.calls[:end]):
         given: dict[fx.Node, Any] = {
             node: attribute(graph.root, str(node.target)) if node.op == "get_attr" else values[node]
@@ -51,12 +51,12 @@ def _round(graph: Graph, inputs: Sequence[Tensor], end: int) -> tuple[float, flo
             if node.op != "get_attr" and graph.last_use[node] == index:
                 del values[node]
         del given, args, kwargs
-    made = time.perf_counter()
+    made = clock()
     outputs = [one for node in graph.crossing(end) for one in tensors_in(values[node]) if one.requires_grad]
     if not outputs:
         return made - begin, 0.0
     gradients = [torch.ones_like(output) for output in outputs]
     values.clear()
-    middle = time.perf_counter()
+    middle = clock()
     torch.autograd.backward(outputs, gradients)
-    return made - begin, time.perf_counter() - middle
+    return made - begin, clock() - middle

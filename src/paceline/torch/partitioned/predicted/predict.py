@@ -12,11 +12,11 @@ from paceline.formats.sizes import show_bytes
 from paceline.topology.discover import Placement
 from paceline.torch.partitioned.budget import Budget
 from paceline.torch.partitioned.cut import CannotCut, Chain, Limits, cut
-from paceline.torch.partitioned.predicted.crowding import Crowding
 from paceline.torch.partitioned.predicted.exchange import exchanged
 from paceline.torch.partitioned.predicted.memory import copies, memory
 from paceline.torch.partitioned.predicted.orders import Action, in_flight, orders
 from paceline.torch.partitioned.predicted.shape import Shape
+from paceline.torch.partitioned.predicted.speeds import Speeds
 from paceline.torch.partitioned.predicted.timeline import Timeline, timeline
 from paceline.torch.partitioned.segments import Segment
 
@@ -123,8 +123,8 @@ def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int
             return float(channels[action.stage - 1].seconds(np.array(stage.received)))
         return float(channels[action.stage].seconds(np.array(stage.returned)))
 
-    crowding = Crowding(shape.layout, placement)
-    steps = timeline(orders(shape.schedule, shape.microbatches), rank_of, takes, arrives, crowding.speeds)
+    speeds = Speeds(shape.layout, placement)
+    steps = timeline(orders(shape.schedule, shape.microbatches), rank_of, takes, arrives, speeds)
     whole = exchanged(chain, ends, shape, placement, steps)
     updates = tuple(
         budget.update.seconds(
@@ -134,6 +134,7 @@ def predict(chain: Chain, shape: Shape, placement: Placement, ends: Sequence[int
             for call in chain.weights[stage.segments[0].begin : stage.end]
             for weight in call
         )
+        / speeds([partition])[partition]
         for partition in range(shape.schedule.ranks)
     )
     return Prediction(shape, stages, steps, whole, updates, needed.nbytes, needed.short)

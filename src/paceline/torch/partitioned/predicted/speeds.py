@@ -5,28 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from paceline.plan.network import Network
 from paceline.topology.discover import Placement
+from paceline.torch.partitioned.crowds import crowds
 from paceline.torch.partitioned.layout import Layout
 
-MEASURED_ON = 0
-"""The rank by whose profile a model is cut."""
 
-
-class Crowding:
+class Speeds:
     """The speeds of a replica's ranks, of which all other replicas are taken to do the same at the same time.
 
-    Speed 1 is that of the profile, which was taken while all ranks computed. CPUs are divided equally among the ranks
-    that compute, and each of these can use one.
+    Speed 1 is that of a rank with a CPU of its own. CPUs are divided equally among the ranks that compute, and each of
+    these can use one.
     """
 
     def __init__(self, layout: Layout, placement: Placement) -> None:
-        crowds = Network(placement.topology).crowds
-        members = [({placement.ranks[place] for place in places.tolist()}, cpus) for places, cpus in crowds]
-        self._alone = next((len(ranks) / cpus for ranks, cpus in members if MEASURED_ON in ranks), 1.0)
-        self._crowds = [(Counter(layout.place(rank)[1] for rank in ranks), cpus) for ranks, cpus in members]
+        self._crowds = [(Counter(layout.place(rank)[1] for rank in ranks), cpus) for ranks, cpus in crowds(placement)]
 
-    def speeds(self, computing: Collection[int]) -> dict[int, float]:
+    def __call__(self, computing: Collection[int]) -> dict[int, float]:
         """The speed of each of these partitions, while these compute and no others."""
         shares = dict.fromkeys(computing, 1.0)
         for ranks, cpus in self._crowds:
@@ -34,4 +28,4 @@ class Crowding:
             for one in computing:
                 if ranks[one]:
                     shares[one] = min(shares[one], cpus / there)
-        return {one: share * self._alone for one, share in shares.items()}
+        return shares
