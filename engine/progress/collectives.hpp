@@ -62,5 +62,8 @@ Handle send(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer
 // given.
 Handle receive(Engine&, Group&, std::byte* data, std::size_t count, DType, int peer, std::int32_t tag, Mode,
                int* sender = nullptr);
+// Sends one message and receives another, and returns when both are over.
+void send_and_receive(Engine&, Group&, Buffer source, DType sent_as, int to, Buffer target, DType received_as, int from,
+                      std::int32_t tag);
 
 }  // namespace paceline

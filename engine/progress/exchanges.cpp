@@ -91,4 +91,22 @@ Handle receive(Engine& engine, Group& group, std::byte* data, std::size_t count,
   });
 }
 
+// Either message may have to wait for the other, so none is waited for before both are under way.
+void send_and_receive(Engine& engine, Group& group, Buffer source, DType sent_as, int to, Buffer target,
+                      DType received_as, int from, std::int32_t tag) {
+  check_peer(group, from);
+  const std::byte* const end_of_source = source.data + source.count * size_of(sent_as);
+  const std::byte* const end_of_target = target.data + target.count * size_of(received_as);
+  if (source.data < end_of_target && target.data < end_of_source)
+    throw Failure(ErrorKind::invalid, "input and output overlap, and what comes would overwrite what is sent");
+  const Handle sent = send(engine, group, source.data, source.count, sent_as, to, tag, Mode::async);
+  try {
+    receive(engine, group, target.data, target.count, received_as, from, tag, Mode::blocking);
+  } catch (const Failure&) {
+    if (sent != nullptr && !engine.is_over(*sent)) engine.abort(group, "a message of a pair has failed");
+    throw;
+  }
+  if (sent != nullptr) engine.wait(*sent, std::chrono::duration<double>(-1));
+}
+
 }  // namespace paceline

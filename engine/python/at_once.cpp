@@ -125,6 +125,16 @@ void bind(nb::class_<PyGroup>& group, const std::string& kind) {
 void bind_at_once(nb::class_<PyGroup>& group) {
   bind<PythonBuffer>(group, "array");
   bind<Tensor>(group, "tensor");
+  group.def("sendrecv_array", [](PyGroup& self, nb::handle input, int dest, nb::handle output, int source, int tag) {
+    const PythonBuffer out(input, false);
+    const PythonBuffer in(output, true);
+    if (!out || !in) return false;
+    without_gil(self, [&] {
+      send_and_receive(*self.engine, *self.group, {out.data(), out.count()}, out.dtype(), dest, {in.data(), in.count()},
+                       in.dtype(), source, tag);
+    });
+    return true;
+  });
 }
 
 }  // namespace paceline

@@ -300,6 +300,9 @@ class Group:
 
         Otherwise it is under way, and the caller keeps the array alive."""
 
+    def sendrecv_array(self, input: object, dest: int, output: object, source: int, tag: int, /) -> bool:
+        """True once both messages are over; False if an array needs a closer look."""
+
     def send_tensor(self, tensor: object, peer: int, tag: int, waits: bool, /) -> bool | Operation: ...
     def recv_tensor(self, tensor: object, peer: int, tag: int, waits: bool, /) -> int | Operation | None: ...
     def broadcast(

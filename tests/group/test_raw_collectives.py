@@ -147,6 +147,7 @@ NO_NUMBERS: dict[str, Callable[[Any, Any], object]] = {
     "root must be a whole number, got [0]": lambda group, array: group.scatter(array, array.copy(), root=[0]),
     "peer must be a whole number, got '1'": lambda group, array: group.send(array, "1"),
     "peer must be a whole number, got 0.5": lambda group, array: group.recv(array, 0.5),
+    "source must be a whole number, got '2'": lambda group, array: group.sendrecv(array, 0, array.copy(), "2"),
     "tag must be a whole number, got 'b'": lambda group, array: group.send(array, 0, "b"),
     "each of input counts must be a whole number, got 4.0": lambda group, array: group.all_to_all(
         array, array.copy(), [4], [4.0]

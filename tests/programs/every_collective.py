@@ -132,6 +132,18 @@ def check_point_to_point(group: Any) -> None:
             operation.wait()
         assert pending[3].source == pred
         assert (first == pred).all() and (second == pred + 10).all()
+        group.sendrecv(out, succ, first, pred, tag=3)
+        assert (first == pred).all()
+    grid = np.full((40, 60), group.rank)
+    group.sendrecv(grid[::2], succ, grid[1::2], pred)
+    assert (grid[::2] == group.rank).all() and (grid[1::2] == pred).all()
+    for output in (out, out[4:]):
+        try:
+            group.sendrecv(out, succ, output, pred)
+        except ValueError as error:
+            assert "overlap" in str(error)
+        else:
+            raise AssertionError("a message was received where another is sent from")
 
 
 def check_groups(group: Any) -> None:

@@ -326,6 +326,22 @@ class Group:
         operation.wait()
         return operation.source
 
+    def sendrecv(self, input: Array, dest: int, output: Array, source: int, tag: int = 0) -> None:
+        """Send `input` to rank `dest` and receive `output` from rank `source`, without either waiting for the other.
+
+        Both are as with `send` and `recv`. All ranks may call it at once, as in a ring.
+        """
+        try:
+            if self._native.sendrecv_array(input, dest, output, source, tag):
+                return
+        except TypeError:
+            refuse(dest=dest, source=source, tag=tag)
+            raise
+        sent = self.send(input, dest, tag, async_op=True)
+        self.recv(output, source, tag)
+        assert sent is not None
+        sent.wait()
+
     def split(self, color: int | None, key: int | None = None) -> Group | None:
         """Make a group of the ranks that give the same `color`, ordered by `key` (default: their rank here).
 

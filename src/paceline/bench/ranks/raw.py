@@ -35,12 +35,6 @@ class Raw:
         group, op, root, codec = self._group, case.op, case.root, case.codec or None
         following, previous = (case.rank + 1) % case.ranks, (case.rank - 1) % case.ranks
 
-        def sendrecv() -> None:
-            sent = group.send(source, following, async_op=True)
-            group.recv(target, previous)
-            assert sent is not None
-            sent.wait()
-
         calls: dict[str, Call] = {
             "all_reduce": lambda: group.all_reduce(source, op, codec=codec),
             "all_gather": lambda: group.all_gather(target, source),
@@ -49,7 +43,7 @@ class Raw:
             "all_to_all": lambda: group.all_to_all(target, source),
             "reduce": lambda: group.reduce(source, root, op),
             "barrier": lambda: group.barrier(),
-            "sendrecv": sendrecv,
+            "sendrecv": lambda: group.sendrecv(source, following, target, previous),
         }
         if case.collective not in calls:
             raise Unsupported(f"the raw interface has no {case.collective}")
