@@ -123,7 +123,12 @@ def test_orders_are_those_that_torch_carries_out(name: str, stages: int, microba
 
 
 def drawn(schedule: Schedule, microbatches: int, takes: Any, arrives: float = 0.0) -> Timeline:
-    return timeline(orders(schedule, microbatches), schedule.rank_of, takes, lambda _: arrives)
+    return timeline(orders(schedule, microbatches), schedule.rank_of, takes, lambda _: arrives, speeds(schedule.ranks))
+
+
+def speeds(ranks: int, cpus: int | None = None) -> Speeds:
+    """Of ranks that share a machine with so many CPUs, or have one each."""
+    return Speeds(Layout(ranks, 1, tuple(range(ranks))), network(1, ranks, cpus=cpus))
 
 
 def equal(action: Action) -> float:
@@ -251,8 +256,7 @@ def test_shared_cpus_are_never_idle_while_more_ranks_compute(found: tuple[Schedu
     schedule, microbatches = found
     takes = lambda action: 1.0 + (seed >> (action.stage + action.microbatch) % 30 & 1)  # noqa: E731
     order = orders(schedule, microbatches)
-    speeds = Speeds(Layout(schedule.ranks, 1, tuple(range(schedule.ranks))), network(1, schedule.ranks, cpus=cpus))
-    steps = timeline(order, schedule.rank_of, takes, lambda _: 0.0, speeds)
+    steps = timeline(order, schedule.rank_of, takes, lambda _: 0.0, speeds(schedule.ranks, cpus))
     moments = sorted({moment for spans in steps.spans for span in spans for moment in (span.begin, span.end)})
     done = 0.0
     for begin, end in pairwise(moments):

@@ -7,14 +7,13 @@ to wait for nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from paceline.torch.partitioned.predicted.orders import Action, Orders
+from paceline.torch.partitioned.predicted.speeds import Speeds
 
 Seconds = Callable[[Action], float]
-Speeds = Callable[[Collection[int]], Mapping[int, float]]
-"""The speed of each rank that computes, while these do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,11 @@ class Timeline:
         return max((span for spans in self.spans for span in spans if span.action.stage == stage), key=lambda s: s.end)
 
 
-def timeline(
-    orders: Orders, rank_of: Sequence[int], takes: Seconds, arrives: Seconds, speeds: Speeds | None = None
-) -> Timeline:
+def timeline(orders: Orders, rank_of: Sequence[int], takes: Seconds, arrives: Seconds, speeds: Speeds) -> Timeline:
     """Return the timeline of these orders.
 
-    rank_of: the rank of each stage. takes: seconds of an action at speed 1, which is that of all ranks if no others are
-    given. arrives: seconds in which what it needs of another rank crosses. Raises ValueError if an action waits for one
-    that never comes.
+    rank_of: the rank of each stage. takes: seconds of an action at speed 1. arrives: seconds in which what it needs of
+    another rank crosses. Raises ValueError if an action waits for one that never comes.
     """
     pipeline = _Pipeline(orders, rank_of, arrives)
     under_way: dict[int, _Work] = {}
@@ -67,9 +63,8 @@ def timeline(
             del under_way[rank]
         for rank in [rank for rank, begin in pipeline.begins.items() if begin <= now]:
             under_way[rank] = _Work(now, takes(pipeline.begin(rank, now)), 1.0)
-        if speeds is not None:
-            for rank, speed in speeds(under_way).items():
-                under_way[rank] = under_way[rank].at(now, speed)
+        for rank, speed in speeds(under_way).items():
+            under_way[rank] = under_way[rank].at(now, speed)
     return pipeline.timeline()
 
 
