@@ -103,6 +103,7 @@ void send_and_receive(Engine& engine, Group& group, Buffer source, DType sent_as
   try {
     receive(engine, group, target.data, target.count, received_as, from, tag, Mode::blocking);
   } catch (const Failure&) {
+    // Whoever hears of this may free what is sent.
     if (sent != nullptr && !engine.is_over(*sent)) engine.abort(group, "a message of a pair has failed");
     throw;
   }

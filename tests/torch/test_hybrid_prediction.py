@@ -245,6 +245,14 @@ def test_ranks_without_a_cpu_of_their_own_are_slower_while_others_compute() -> N
     assert seconds(network(2, 2, cpus=4), 1, 4) == seconds(roomy, 1, 4)
 
 
+@pytest.mark.parametrize(("partitions", "replicas", "slower"), [(1, 4, 2), (2, 2, 1)])
+def test_replicas_update_their_weights_at_the_same_time(partitions: int, replicas: int, slower: int) -> None:
+    chain, budget = even(8, weight=1000.0), Budget(update=Update(0.001, 0.0))
+    ends = [8 * (stage + 1) // partitions for stage in range(partitions)]
+    found = predict(chain, shape(partitions, replicas, 1), network(2, 2, cpus=2), ends, budget)
+    assert found.updates == pytest.approx([0.001 * slower * 8 / partitions] * partitions)
+
+
 def test_ranks_that_wait_for_cpus_are_timed_by_what_they_use() -> None:
     assert clock_of(network(2, 2, cpus=3), 1) is time.thread_time
     assert clock_of(network(2, 2, cpus=4), 1) is clock_of(network(2, 2), 1) is time.perf_counter
