@@ -1,13 +1,13 @@
 """The figures and the verdict, from times made up by hand."""
 
-import dataclasses
-
 import pytest
 import torch
+from results import a_result, some_figures
 
-from paceline.demo.figures import Figure, Figures, figure, figures, step_times
+from paceline.demo.figure import Figure, figure
+from paceline.demo.figures import figures, step_times
 from paceline.demo.meter import Meter, StepTimes
-from paceline.demo.result import WEIGHT_TOLERANCE, Agreement, Result, Setup, Side
+from paceline.demo.result import WEIGHT_TOLERANCE
 
 MS = 1_000_000
 
@@ -42,20 +42,13 @@ def test_an_epoch_lasts_from_the_first_rank_to_the_last() -> None:
 
 
 def test_a_slow_epoch_moves_the_spread_and_not_the_median() -> None:
-    assert figure(torch.tensor([1.0, 30.0, 2.0])) == Figure(2.0, pytest.approx((16 - 1.5) / 2))
+    assert figure([1.0, 30.0, 2.0]) == Figure(2.0, pytest.approx((16 - 1.5) / 2), (1.0, 30.0, 2.0))
 
 
 def test_meter_leaves_out_the_step_before_the_buckets_changed() -> None:
     meter = Meter.__new__(Meter)
     meter._steps = [StepTimes([1], [2], 3), StepTimes([4, 5], [6, 7], 8)]
     assert meter.take().tolist() == [[8, 4, 5, 6, 7]]
-
-
-def a_result(accuracy: float = 0.99, reference: float = 1e-7, alone: float = 1e-7, same: bool = True) -> Result:
-    one = Figure(1.0, 0.0)
-    setup = Setup("2.13", 4, 2, 12, 22, 64, 1437, 360, 10, 40)
-    sides = [Side(name, accuracy, Figures(one, one, one, one, one, one, 2.0, 1.0, 2)) for name in ("paceline", "gloo")]
-    return Result(setup, one, *sides, Agreement(reference, alone, same))
 
 
 def test_verdict() -> None:
@@ -71,17 +64,26 @@ def test_verdict() -> None:
         assert bad.to_json()["passed"] is False
 
 
-def test_ratios() -> None:
-    result = a_result()
-    faster = dataclasses.replace(result.tested.figures, images_per_second=Figure(3.0, 0.0), exposed_ms=Figure(0.5, 0.0))
-    result = dataclasses.replace(result, tested=dataclasses.replace(result.tested, figures=faster))
-    assert result.to_json()["ratio"] == {
+def test_ratios_and_why_there_is_none() -> None:
+    better = some_figures(
+        images_per_second=[30.0] * 11, exposed_ms=[5.0] * 11, exposed_s=5.0, added_ms=[-11.0, 3.0] * 5 + [4.0]
+    )
+    result = a_result(tested=better).to_json()
+    within = "the difference is within its spread"
+    assert result["ratio"] == {
         "images_per_second": 3.0,
-        "step_ms": 1.0,
-        "added_ms": 1.0,
-        "total_ms": 1.0,
-        "transfer_ms": 1.0,
+        "step_ms": None,
+        "added_ms": None,
+        "total_ms": None,
+        "transfer_ms": None,
         "exposed_ms": 0.5,
-        "total_s": 1.0,
-        "exposed_s": 1.0,
+        "total_s": None,
+        "exposed_s": 0.5,
+    }
+    assert result["no_ratio"] == {
+        "step_ms": within,
+        "added_ms": "paceline's is within its spread of zero",
+        "total_ms": within,
+        "transfer_ms": within,
+        "total_s": within,
     }

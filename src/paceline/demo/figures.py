@@ -1,45 +1,9 @@
 """Computes the figures of the table from the times that the ranks recorded."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Figure:
-    """The median over the measured epochs, and half the distance between their quartiles."""
-
-    median: float
-    spread: float
-
-
-@dataclass(frozen=True)
-class Figures:
-    """The figures of one backend. Communication is in ms per step, or in seconds for all epochs, averaged over the
-    ranks.
-
-    added: how much longer a step takes than the same step without all-reduces, in the same epoch. total: the time in
-    which at least one all-reduce was issued and not complete. transfer: the same, counted from the moment when the last
-    rank had issued the all-reduce; before that, ranks wait for each other, which no backend can avoid. exposed: how
-    long backward stood still at its end, from the issue of the last all-reduce until all were complete.
-    """
-
-    images_per_second: Figure
-    step_ms: Figure
-    added_ms: Figure
-    total_ms: Figure
-    transfer_ms: Figure
-    exposed_ms: Figure
-    total_s: float
-    exposed_s: float
-    buckets: int
-
-
-def figure(epochs: Tensor) -> Figure:
-    """Summarise one value per epoch, float64 [epochs]."""
-    low, median, high = epochs.quantile(torch.tensor([0.25, 0.5, 0.75], dtype=epochs.dtype)).tolist()
-    return Figure(median, (high - low) / 2)
+from paceline.demo.figure import Figure, Figures, figure
 
 
 def step_times(spans: Tensor, steps: int) -> Tensor:
@@ -64,9 +28,9 @@ def figures(step_ms: Tensor, without_ms: Tensor, times: Tensor, batch: int) -> F
     last_issued = issued.amax(0, keepdim=True)
     total, exposed = _covered(issued, completed), backward_end - issued[..., -1]
     return Figures(
-        images_per_second=figure(batch * 1e3 / step_ms),
-        step_ms=figure(step_ms),
-        added_ms=figure(step_ms - without_ms),
+        images_per_second=figure((batch * 1e3 / step_ms).tolist()),
+        step_ms=figure(step_ms.tolist()),
+        added_ms=figure((step_ms - without_ms).tolist()),
         total_ms=_per_step(total),
         transfer_ms=_per_step(_covered(last_issued.expand_as(completed), completed)),
         exposed_ms=_per_step(exposed),
@@ -84,4 +48,4 @@ def _covered(begins: Tensor, ends: Tensor) -> Tensor:
 
 
 def _per_step(nanoseconds: Tensor) -> Figure:
-    return figure(nanoseconds.double().mean(dim=(0, 2)) / 1e6)
+    return figure((nanoseconds.double().mean(dim=(0, 2)) / 1e6).tolist())

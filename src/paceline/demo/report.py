@@ -7,7 +7,8 @@ from rich import progress
 from rich.console import Console
 from rich.table import Table
 
-from paceline.demo.figures import Figure
+from paceline.demo.chance import needed
+from paceline.demo.figure import Figure
 from paceline.demo.result import WEIGHT_TOLERANCE, Result, Setup
 
 if TYPE_CHECKING:
@@ -77,17 +78,40 @@ def print_result(result: Result) -> None:
     table.add_row("test accuracy", f"{tested.accuracy:.1%}", f"{reference.accuracy:.1%}")
     for title, name, form in ROWS:
         cells = [_cell(getattr(side.figures, name), form) for side in (tested, reference)]
-        table.add_row(title, *cells, f"{result.ratio(name):.2f}×")
+        ratio = result.compare(name).ratio
+        table.add_row(title, *cells, "–" if ratio is None else f"{ratio:.2f}×")
     console.print()
     console.print(table)
+    for sentence in unclear(result):
+        console.print(sentence)
     console.print(
-        f"[dim]Medians of {setup.epochs - 1} epochs of {setup.steps} steps ± half the distance of the quartiles;"
-        f" {setup.gradient_bytes / 1e6:.2f} MB of gradients per step in {tested.figures.buckets} buckets."
+        f"[dim]Medians of {setup.epochs - 1} epochs of {setup.steps} steps ± half the distance of the quartiles; a"
+        f" ratio is the median of the epochs' ratios; {setup.gradient_bytes / 1e6:.2f} MB of gradients per step in"
+        f" {tested.figures.buckets} buckets."
         f" Added: against {result.without_ms.median:.1f} ms without all-reduces. Total: while one is in flight, mean of"
         " the ranks; with all ranks ready: counted from the last rank's issue. Exposed: while backward stands still.[/]"
     )
     console.print()
     console.print(_verdict(result))
+
+
+def unclear(result: Result) -> list[str]:
+    """Return a sentence for each reason why figures have no ratio, and for what would be needed for one."""
+    rows: dict[str, list[str]] = {}
+    for title, name, _ in ROWS:
+        if reason := result.compare(name).reason:
+            rows.setdefault(reason, []).append(title.strip())
+    timed = result.setup.epochs - 1
+    sentences = [
+        f"No ratio (–){'' if len(titles) == len(ROWS) else ' for ' + '; '.join(titles)}: {reason}."
+        for reason, titles in rows.items()
+    ]
+    if sentences and needed(timed) <= timed:
+        sentences.append(
+            f"What fewer than {needed(timed)} of the {timed} epochs agree on is within its spread, which other programs"
+            " on the machine widen."
+        )
+    return sentences
 
 
 def _cell(figure: Figure | float, form: str) -> str:

@@ -3,7 +3,8 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from paceline.demo.figures import Figure, Figures
+from paceline.demo.chance import Comparison, compare
+from paceline.demo.figure import Figure, Figures
 
 ACCURACY_FLOOR = 0.97
 """The lowest accuracy that passes, as a share of the test images."""
@@ -12,6 +13,9 @@ WEIGHT_TOLERANCE = 3e-5
 leads to differences of 5e-7 to 3e-6; leaving out one rank in any one of the first 200 steps of 264 leads to 7e-5 to
 2e-2.
 """
+
+_TOTALS = {"total_s": "total_ms", "exposed_s": "exposed_ms"}
+"""Totals of all epochs, and the figures that hold the epochs' shares of them."""
 
 
 @dataclass(frozen=True)
@@ -78,19 +82,22 @@ class Result:
             faults.append("the ranks do not have the same weights")
         return faults
 
-    def ratio(self, name: str) -> float:
-        """Return the figure `name` of the tested backend over that of the reference, of medians if it has one."""
-        tested, reference = (getattr(side.figures, name) for side in (self.tested, self.reference))
-        if isinstance(tested, Figure):
-            tested, reference = tested.median, reference.median
-        return tested / reference if reference else float("nan")
+    def compare(self, name: str) -> Comparison:
+        """Compare the figure `name` of the tested backend with that of the reference."""
+        tested, reference = self.tested.figures, self.reference.figures
+        names = (self.tested.name, self.reference.name)
+        if name not in _TOTALS:
+            return compare(getattr(tested, name), getattr(reference, name), names)
+        found = compare(getattr(tested, _TOTALS[name]), getattr(reference, _TOTALS[name]), names)
+        return found if found.ratio is None else Comparison(getattr(tested, name) / getattr(reference, name))
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything, with the ratios and the verdict, as JSON values."""
-        names = [field.name for field in fields(Figures) if field.name != "buckets"]
+        """Return everything, with the ratios (None where chance may be all) and the verdict, as JSON values."""
+        compared = {field.name: self.compare(field.name) for field in fields(Figures) if field.name != "buckets"}
         return {
             **asdict(self),
-            "ratio": {name: self.ratio(name) for name in names},
+            "ratio": {name: of.ratio for name, of in compared.items()},
+            "no_ratio": {name: of.reason for name, of in compared.items() if of.ratio is None},
             "limits": {"accuracy": ACCURACY_FLOOR, "weight_difference": WEIGHT_TOLERANCE},
             "passed": not self.faults(),
             "faults": self.faults(),

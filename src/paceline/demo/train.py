@@ -18,7 +18,7 @@ from torch import Tensor
 
 from paceline.demo.contestant import Contestant
 from paceline.demo.digits import TEST, TRAINING, share_digits, steps_per_epoch
-from paceline.demo.figures import figure
+from paceline.demo.figure import figure
 from paceline.demo.model import residual_network
 from paceline.demo.report import Progress, print_header, print_result
 from paceline.demo.result import Agreement, Result, Setup
@@ -80,7 +80,7 @@ def main(
         to_one_process=_largest_difference(weights, alone.weights()),
         same_on_all_ranks=same,
     )
-    result = Result(setup, figure(without_ms), *sides, agreement)
+    result = Result(setup, figure(without_ms.tolist()), *sides, agreement)
     print_result(result)
     if json_file:
         json_file.write_text(json.dumps(result.to_json(), indent=2) + "\n")
