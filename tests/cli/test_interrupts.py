@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from launched import DEADLINE, SOURCE, environment, finish, program
 
+from paceline.cli.demo import TRAIN
 from paceline.launch import torchrun
 from paceline.launch.local import LocalJob
 
@@ -23,7 +24,7 @@ NEEDS_TORCH = pytest.mark.skipif(not torchrun.installed(), reason="torch is not 
         # While the command is imported the signal itself ends it, which a shell shows as 130.
         (["demo"], "command:typer", {-signal.SIGINT}),
         (["lab", "cluster.yaml", "--", "true"], "command:rich.console", {-signal.SIGINT}),
-        pytest.param(["demo", "-n", "2"], "agent:torch", {130}, marks=NEEDS_TORCH, id="agent"),
+        pytest.param(["run", "-n", "2", str(TRAIN)], "agent:torch", {130}, marks=NEEDS_TORCH, id="agent"),
         pytest.param(["demo", "-n", "2"], "rank:torch", {130}, marks=NEEDS_TORCH, id="rank"),
     ],
 )
@@ -41,6 +42,10 @@ def test_it_ends_without_a_traceback(words: list[str], moment: str, codes: set[i
     code, out, err = finish(command)
     assert code in codes, err
     assert "Traceback" not in out + err
+    if words[0] == "demo" and code == 130:
+        assert [line for line in err.splitlines() if "ended" in line] == err.splitlines()[
+            2:
+        ]  # after those of the start
 
 
 @pytest.mark.requires_root_network

@@ -79,8 +79,10 @@ def test_the_exit_code_is_the_verdict_and_the_verdict_is_printed(ran) -> None:
     done, result = ran
     assert done.returncode == (0 if result["passed"] else 1)
     assert ("Passed" if result["passed"] else "Failed") in done.stdout
-    for words in ("images/s", "communication, exposed", "test accuracy"):
-        assert words in done.stdout
+    for words in ("images/s", "communication, exposed", "test accuracy", "fewer than 6 epochs were timed"):
+        assert words in " ".join(done.stdout.split())
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\r" not in done.stdout + done.stderr
 
 
 def test_a_run_that_breaks_gives_its_exit_code_and_no_result(tmp_path: Path) -> None:

@@ -16,13 +16,13 @@ from paceline.demo.trainer import Trainer
 
 
 class Contestant:
-    """A copy trained over `group` with DDP for `epochs` epochs, the first of which is not timed.
+    """A copy trained over `group` with DDP, whose first epoch is not timed.
 
     batch: images per step, all ranks together. communicates: False leaves out the all-reduces, which shows what a step
     costs without them.
     """
 
-    def __init__(self, group: dist.ProcessGroup, epochs: int, batch: int, communicates: bool = True) -> None:
+    def __init__(self, group: dist.ProcessGroup, batch: int, communicates: bool = True) -> None:
         self.name = dist.get_backend(group) if communicates else "no communication"
         self._group = group
         self._batch = batch
@@ -30,7 +30,7 @@ class Contestant:
         self._meter = Meter(group)
         module = DistributedDataParallel(residual_network(), process_group=group, gradient_as_bucket_view=True)
         module.register_comm_hook(None, self._meter.hook if communicates else no_communication)
-        self.trainer = Trainer(module, epochs * self._steps, self._meter.backward_finished)
+        self.trainer = Trainer(module, self._steps, self._meter.backward_finished)
         self._spans: list[list[int]] = []
         self._times: list[Tensor] = []
 

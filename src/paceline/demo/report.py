@@ -1,18 +1,12 @@
-"""The demo's output: one header line, a progress bar, one table, one verdict."""
+"""What the demo prints: one header line, one table, how to read it, one verdict."""
 
-from types import TracebackType
-from typing import TYPE_CHECKING
-
-from rich import progress
 from rich.console import Console
 from rich.table import Table
 
 from paceline.demo.chance import needed
 from paceline.demo.figure import Figure
-from paceline.demo.result import WEIGHT_TOLERANCE, Result, Setup
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from paceline.demo.length import EPOCHS, SECONDS, combined_batch
+from paceline.demo.result import WEIGHT_TOLERANCE, Result
 
 ROWS = (
     ("images/s", "images_per_second", ",.0f"),
@@ -24,53 +18,30 @@ ROWS = (
     ("communication in all, s", "total_s", ".1f"),
     ("  exposed", "exposed_s", ".1f"),
 )
-
-console = Console(highlight=False)
-
-
-class Progress:
-    """A progress bar that `advance` draws, because a drawing thread would take time from rank 0's training."""
-
-    def __init__(self, total: int, visible: bool) -> None:
-        self._bar = progress.Progress(
-            progress.BarColumn(bar_width=36),
-            progress.TaskProgressColumn(),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("{task.description}"),
-            console=console,
-            auto_refresh=False,
-            disable=not (visible and console.is_terminal),
-            transient=True,
-        )
-        self._task = self._bar.add_task("first epoch", total=total)
-
-    def advance(self, text: str) -> None:
-        """Count a finished epoch and show `text`."""
-        self._bar.update(self._task, advance=1, description=text, refresh=True)
-
-    def __enter__(self) -> "Self":
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+_NARROW = 76
+"""Columns below which those of the table move together."""
 
 
-def print_header(setup: Setup, tested: str, reference: str) -> None:
-    """Print what is about to run."""
-    console.print(
-        f"[bold]A residual CNN learns handwritten digits[/]: {setup.ranks} ranks × {setup.batch // setup.ranks} images"
-        f" per step on {setup.cores} cores, {tested}, {reference} and no communication in turn,"
-        " then one process."
+def print_header(ranks: int, cores: int, tested: str, reference: str, epochs: int | None) -> None:
+    """Print what is about to run. epochs: None if the machine's speed decides."""
+    length = (
+        f"This takes about {SECONDS:.0f} s at most, unless the machine is very busy."
+        if epochs is None
+        else f"Each trains {epochs} epochs."
+    )
+    _console().print(
+        f"[bold]A residual CNN learns handwritten digits[/]: {_count(ranks, 'rank')} ×"
+        f" {combined_batch(ranks) // ranks} images per step on {_count(cores, 'core')},"
+        f" {tested}, {reference} and no communication in turn,"
+        f" then one process. {length}"
     )
 
 
 def print_result(result: Result) -> None:
     """Print the table, how to read it, and the verdict."""
-    tested, reference, setup = result.tested, result.reference, result.setup
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    console = _console()
+    tested, reference = result.tested, result.reference
+    table = Table(box=None, pad_edge=False, padding=(0, 1 if console.width < _NARROW else 3, 0, 0))
     table.add_column("")
     table.add_column(tested.name, justify="right", style="bold")
     table.add_column(reference.name, justify="right")
@@ -82,15 +53,9 @@ def print_result(result: Result) -> None:
         table.add_row(title, *cells, "–" if ratio is None else f"{ratio:.2f}×")
     console.print()
     console.print(table)
-    for sentence in unclear(result):
+    for sentence in (*unclear(result), *_shortened(result)):
         console.print(sentence)
-    console.print(
-        f"[dim]Medians of {setup.epochs - 1} epochs of {setup.steps} steps ± half the distance of the quartiles; a"
-        f" ratio is the median of the epochs' ratios; {setup.gradient_bytes / 1e6:.2f} MB of gradients per step in"
-        f" {tested.figures.buckets} buckets."
-        f" Added: against {result.without_ms.median:.1f} ms without all-reduces. Total: while one is in flight, mean of"
-        " the ranks; with all ranks ready: counted from the last rank's issue. Exposed: while backward stands still.[/]"
-    )
+    console.print(f"[dim]{_how_to_read(result)}[/]")
     console.print()
     console.print(_verdict(result))
 
@@ -112,6 +77,37 @@ def unclear(result: Result) -> list[str]:
             " on the machine widen."
         )
     return sentences
+
+
+def _shortened(result: Result) -> list[str]:
+    setup = result.setup
+    if not setup.shortened:
+        return []
+    return [
+        f"Each copy trained {setup.epochs} epochs and not {EPOCHS}, because the first of all copies took"
+        f" {setup.first_epoch_s:.1f} s on this machine."
+    ]
+
+
+def _how_to_read(result: Result) -> str:
+    setup = result.setup
+    return (
+        f"Medians of {_count(setup.epochs - 1, 'epoch')} of {setup.steps} steps ± half the distance of the quartiles; a"
+        f" ratio is the median of the epochs' ratios; {setup.gradient_bytes / 1e6:.2f} MB of gradients per step in"
+        f" {result.tested.figures.buckets} buckets. Added: against {result.without_ms.median:.1f} ms without"
+        " all-reduces. Total: while one is in flight, mean of the ranks; with all ranks ready: counted from the last"
+        " rank's issue. Exposed: while backward stands still."
+    )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _console() -> Console:
+    """Return the console of stdout. With NO_COLOR it has no other styles either: no control characters at all."""
+    console = Console(highlight=False)
+    return Console(highlight=False, color_system=None) if console.no_color else console
 
 
 def _cell(figure: Figure | float, form: str) -> str:

@@ -1,5 +1,6 @@
 """One copy of the network and its training, the same for one process and for several."""
 
+import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -12,19 +13,21 @@ LEARNING_RATE = 0.05
 
 
 class Trainer:
-    """Trains `module`, the network or DDP around it, for `steps` steps of SGD with warm-up and cosine decay.
+    """Trains `module`, the network or DDP around it, with SGD: an epoch of warm-up, then cosine decay.
 
-    after_backward: called between each `backward()` and the optimizer's step.
+    steps: steps per epoch. after_backward: called between each `backward()` and the optimizer's step.
     """
+
+    epochs: int
+    """How many epochs there will be, which must be known after the first one."""
 
     def __init__(self, module: nn.Module, steps: int, after_backward: Callable[[], None] | None = None) -> None:
         self._module = module
+        self._steps = steps
+        self._done = 0
         self._after_backward = after_backward
         self._optimizer = torch.optim.SGD(
             module.parameters(), LEARNING_RATE, momentum=0.9, weight_decay=5e-4, fused=True
-        )
-        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimizer, LEARNING_RATE, total_steps=steps, pct_start=0.15
         )
 
     def epoch(self, batches: Iterable[tuple[Tensor, Tensor]]) -> float:
@@ -49,6 +52,13 @@ class Trainer:
         loss.backward()  # type: ignore[no-untyped-call]
         if self._after_backward:
             self._after_backward()
+        self._optimizer.param_groups[0]["lr"] = LEARNING_RATE * self._share_of_rate()
         self._optimizer.step()
-        self._schedule.step()
+        self._done += 1
         return loss.detach()
+
+    def _share_of_rate(self) -> float:
+        if self._done < self._steps:
+            return (self._done + 1) / self._steps
+        decay = (self._done - self._steps) / ((self.epochs - 1) * self._steps)
+        return (1 + math.cos(math.pi * decay)) / 2
