@@ -43,23 +43,35 @@ def arrive(latency, come):
     come.release()
 
 
-def make_platform(nodes, leaves):
-    zone = NetZone.create_full_zone("tree")
+def make_platform(engine, nodes, leaves):
+    zone, add_link, add_host, ends = empty_zone(engine)
     links = [
-        [zone.create_link(f"{way} {i}", speed).seal() for way, speed in (("up", up), ("down", down)) if parent >= 0]
+        [add_link(f"{way} {i}", speed).seal() for way, speed in (("up", up), ("down", down)) if parent >= 0]
         for i, (parent, up, down, _) in enumerate(nodes)
     ]
-    hosts = [zone.create_host(f"rank {rank}", 1e9).seal() for rank in range(len(leaves))]
+    hosts = [add_host(f"rank {rank}", 1e9).seal() for rank in range(len(leaves))]
     carriers = {}
     for a in range(len(leaves)):
         for b in range(len(leaves)):
             if a != b:
                 ups, downs = path(nodes, leaves[a], leaves[b])
                 route = [LinkInRoute(links[i][0]) for i in ups] + [LinkInRoute(links[i][1]) for i in downs]
-                zone.add_route(hosts[a].netpoint, hosts[b].netpoint, None, None, route, False)
+                zone.add_route(*ends(hosts[a], hosts[b]), route, False)
                 carriers[a, b] = (hosts[a], hosts[b]), sum(nodes[i][3] for i in ups + downs)
     zone.seal()
     return hosts, {pair: Carrier(*each) for pair, each in carriers.items()}
+
+
+def empty_zone(engine):
+    """Returns a zone with routes of our own, what adds a link and a host to it, and how a route's ends are told.
+
+    SimGrid has other names for these from version 4 on.
+    """
+    if hasattr(NetZone, "add_netzone_full"):
+        zone = engine.netzone_root.add_netzone_full("tree")
+        return zone, zone.add_link, zone.add_host, lambda a, b: (a, b)
+    zone = NetZone.create_full_zone("tree")
+    return zone, zone.create_link, zone.create_host, lambda a, b: (a.netpoint, b.netpoint, None, None)
 
 
 def path(nodes, up, down):
@@ -107,7 +119,7 @@ def run_rank(rank, in_flight, tracks, carriers):
 def main():
     engine = Engine([sys.argv[0], "--log=root.thresh:warning", *(f"--cfg={each}" for each in PURE)])
     given = json.load(sys.stdin)
-    hosts, carriers = make_platform(given["nodes"], given["leaves"])
+    hosts, carriers = make_platform(engine, given["nodes"], given["leaves"])
     for (sender, _), carrier in carriers.items():
         Actor.create("carrier", hosts[sender], carrier.run).daemonize()
     for rank, (in_flight, tracks) in enumerate(given["programs"]):
