@@ -15,7 +15,7 @@ from paceline import topology as trees
 from paceline.lab import shaping
 from paceline.lab.guard import Guard
 from paceline.lab.layout import INTERFACE, UNLIMITED, Layout, Machine
-from paceline.lab.namespaces import delete, enter, ip, new_prefix, remove_abandoned, require
+from paceline.lab.namespaces import check_entrance, delete, enter, ip, new_prefix, remove_abandoned, require
 from paceline.lab.shaping import USUAL_QUEUE, Queue
 from paceline.topology import Link, Node, Topology
 
@@ -196,6 +196,7 @@ class Lab:
             ip("-n", machine.namespace, "link", "set", INTERFACE, "address", machine.mac)
             ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", INTERFACE)
             self._introduce(machine)
+        check_entrance(self.exec(0))
 
     # Neighbours are entered permanently, because all namespaces share the kernel's 1024 entries for those found by ARP.
     def _introduce(self, machine: Machine) -> None:

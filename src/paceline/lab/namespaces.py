@@ -63,6 +63,14 @@ def enter(namespace: str, host: str, hosts: str) -> list[str]:
     return [program("ip") or "ip", "netns", "exec", namespace, *inside]
 
 
+def check_entrance(words: Sequence[str]) -> None:
+    """Raise Unavailable unless `words`, as `enter` returns them, run a command in their namespace.
+
+    In a chroot, namespaces can be made and not be entered.
+    """
+    _output([*words, "true"], "a command in a namespace")
+
+
 def existing() -> list[str]:
     """Return the names of all named network namespaces of this machine."""
     return [line.split()[0] for line in ip("netns", "list").splitlines() if line.strip()]
@@ -105,12 +113,12 @@ def remove_when_orphaned(prefix: str) -> None:
 
 def ip(*arguments: str, given: str = "") -> str:
     """Run `ip` with `given` as its input, and return its output. Raises Unavailable with its error message."""
-    return _output("ip", arguments, given)
+    return _run("ip", arguments, given)
 
 
 def tc(*arguments: str) -> str:
     """Run `tc`, and return its output. Raises Unavailable with its error message."""
-    return _output("tc", arguments)
+    return _run("tc", arguments)
 
 
 def program(name: str) -> str | None:
@@ -119,12 +127,15 @@ def program(name: str) -> str | None:
     return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
-def _output(command: str, arguments: tuple[str, ...], given: str = "") -> str:
-    words = [program(command) or command, *arguments]
+def _run(command: str, arguments: tuple[str, ...], given: str = "") -> str:
+    return _output([program(command) or command, *arguments], f"`{' '.join((command, *arguments))}`", given)
+
+
+def _output(words: Sequence[str], what: str, given: str = "") -> str:
     done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=_COMMAND_SECONDS)
     if done.returncode:
         reason = done.stderr.strip() or f"exit code {done.returncode}"
-        raise Unavailable(f"`{command} {' '.join(arguments)}` failed: {reason}")
+        raise Unavailable(f"{what} failed: {reason}")
     return done.stdout
 
 
