@@ -33,14 +33,11 @@ PYTHON_FILES := src tests scripts examples
 PYTEST := python -m pytest
 SUITE_PART := python tests/torch_suite/run.py --select representative
 
-# `make test` takes these folders one by one, the longest first, and all others as one job, new ones too.
-# Tests of one process each, which do not mind what else runs: `make check` has them too.
+# Tests of one process each, which do not mind what else runs: `make check` has them.
 ONE_PROCESS := $(addprefix tests/,cpu formats order plan settings topology)
-MANY_RANKS := $(addprefix tests/,horovod torch group coordinate bench hostile launch cli observe)
-# What mostly waits for slow links.
-SLOW_LINKS := $(addprefix tests/,adapt measure)
 
-# The folders in which tests are marked `long`, and what those of each cover: CI runs them once any of it has changed.
+# The folders in which tests are marked `long`, and what those of each cover: `make verify` runs them once any of it has
+# changed, or where no history tells.
 LONG_FOLDERS := bench characterize codec group segment torch
 COVERED_BY_bench := $(addprefix src/paceline/,bench coordinate torch)
 COVERED_BY_characterize := $(addprefix src/paceline/,bench characterize)
@@ -49,10 +46,14 @@ COVERED_BY_group := $(addprefix engine/,kernel link message program segment shar
 COVERED_BY_segment := engine/segment
 COVERED_BY_torch := src/paceline/torch $(addprefix scripts/,hybrid_exactness.py hybrid_limited.py)
 
+LATELY := HEAD~20
+unchanged = $(shell git diff --quiet $(LATELY) -- tests/$(1) $(COVERED_BY_$(1)) 2>/dev/null && echo yes)
+CHANGED_FOLDERS = $(foreach folder,$(LONG_FOLDERS),$(if $(call unchanged,$(folder)),,$(folder)))
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test test-long long-folders long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test verify door test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -63,20 +64,22 @@ demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same wi
 check: $(VENV)/test.stamp $(VENV)/engine.stamp ## lint, types and fast tests, with one test of every kind of job; minutes
 	$(WITH_TOOLS) scripts/together 'make lint' '$(PYTEST) $(ONE_PROCESS) $(ARGS)' '$(PYTEST) -m smoke $(ARGS)'
 
-# Builds first, beside each other, because they fill a core each; then ranks, which share the cores.
-test: system $(VENV)/test.stamp $(VENV)/engine.stamp ## everything that a change must pass
+test: system $(VENV)/test.stamp $(VENV)/engine.stamp ## does it work here? every test of behaviour, C++ and Python
+	@$(WITH_TOOLS) python scripts/test_run.py $(ARGS)
+
+# The longest first, and beside each other what fills a core and what waits.
+verify: system $(VENV)/test.stamp $(VENV)/engine.stamp ## may a change land? lint, types, sanitizers, the wheel, peers' suites, long networks
 	$(WITH_TOOLS) CMAKE_BUILD_PARALLEL_LEVEL=$(LANE_JOBS) scripts/together \
-	    'make lint JOBS=$(LANE_JOBS)' 'scripts/cpp-tests tsan thread' 'scripts/cpp-tests asan address,undefined' \
-	    '$(PYTEST) $(ONE_PROCESS) $(ARGS)' 'scripts/cpp-tests plain' 'python scripts/wheel_check.py' \
-	    '$(PYTEST) tests/segment $(ARGS)' '$(SUITE_PART)' '$(PYTEST) $(SLOW_LINKS) $(ARGS)' \
-	    '$(PYTEST) $(addprefix --ignore=,$(ONE_PROCESS) $(MANY_RANKS) $(SLOW_LINKS) tests/segment) $(ARGS)' \
-	    $(foreach folder,$(MANY_RANKS),'$(PYTEST) $(folder) $(ARGS)')
+	    'scripts/cpp-tests tsan thread' 'scripts/cpp-tests asan address,undefined' 'make lint JOBS=$(LANE_JOBS)' \
+	    'python scripts/wheel_check.py' $(if $(CHANGED_FOLDERS),'make test-long LONG_FOLDERS="$(CHANGED_FOLDERS)"') \
+	    '$(PYTEST) -m verify $(ARGS)' '$(SUITE_PART)' \
+	    $(FRAMEWORKS:%='make %-tests ARGS="-m smoke"') 'make docs' 'scripts/door/here $(ARGS)'
 
-test-long: $(VENV)/test.stamp $(VENV)/engine.stamp ## what takes long and covers few files; CI runs it once they have changed
+door: ## the README's two commands on bare systems, as root (make door ROWS="trixie-user-container" JSON=FILE BIND=FOLDER)
+	$(PYTHON) scripts/door/door.py $(if $(ROWS),--rows $(ROWS)) $(if $(JSON),--json $(JSON)) $(if $(BIND),--bind $(BIND))
+
+test-long: $(VENV)/test.stamp $(VENV)/engine.stamp ## what takes long and covers few files; `make verify` runs it once they have changed
 	$(WITH_TOOLS) $(PYTEST) -m long $(LONG_FOLDERS:%=tests/%) $(ARGS)
-
-long-folders:
-	@echo $(LONG_FOLDERS)
 
 long-covers:
 	@echo $(foreach folder,$(LONG_FOLDERS),tests/$(folder) $(COVERED_BY_$(folder)))

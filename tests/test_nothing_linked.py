@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,12 +18,10 @@ def modules() -> list[Path]:
     return sorted(Path(spec.origin).parent.glob("*.so"))
 
 
+@pytest.mark.needs("readelf")
 @pytest.mark.parametrize("module", modules(), ids=lambda module: module.name.partition(".")[0])
 def test_only_the_runtime_is_linked(module: Path) -> None:
-    readelf = shutil.which("readelf")
-    if readelf is None:
-        pytest.skip("readelf of binutils reads what a library links")
-    dynamic = subprocess.run([readelf, "-d", module], check=True, capture_output=True, text=True, timeout=150).stdout
+    dynamic = subprocess.run(["readelf", "-d", module], check=True, capture_output=True, text=True, timeout=150).stdout
     needed = re.findall(r"\(NEEDED\).*\[(.+)\]", dynamic)
     assert needed, "readelf names no library at all"
     assert [name for name in needed if not RUNTIME.fullmatch(name)] == []

@@ -57,7 +57,8 @@ def on(lab: Lab, places: tuple[int, ...], *arguments: str) -> AbstractContextMan
     return ranks_on(lab, places, PROGRAM, *arguments, under=AHEAD)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize(
     ("collective", "left"),
     [("all_reduce", 160), ("all_gather", 160), ("reduce_scatter", 160), ("named", 160), ("all_reduce", 350)],
@@ -82,7 +83,7 @@ def test_plans_follow_a_link_that_became_slower(collective: str, left: float, tm
     assert not NEWS.search(said[1] + said[2]), "one rank speaks for all"
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_strong_change_is_planned_for_within_five_large_calls() -> None:
     """500 Mbit/s become 100: a call takes five times as long, and loses more than measuring costs. Ranks know by then
     that nobody runs ahead."""
@@ -97,7 +98,7 @@ def test_a_strong_change_is_planned_for_within_five_large_calls() -> None:
     assert int(re.findall(r"planned again by call ([0-9]+)", said[0])[-1]) <= 5, said[0]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_links_that_nobody_told_of_are_known_from_the_start() -> None:
     """A plan for equal links sends 4/3 of the buffer over each one. The one that fits sends the buffer once over the
     slow link, which is the least that can be."""
@@ -112,7 +113,7 @@ def test_links_that_nobody_told_of_are_known_from_the_start() -> None:
     assert max(after.up - before.up, after.down - before.down) / (5 * NBYTES) == pytest.approx(1.05, abs=0.1), said[0]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_rank_0_says_once_what_binds(tmp_path: Path) -> None:
     file = tmp_path / "one-slow.yaml"
     file.write_text(ONE_SLOW)
@@ -124,7 +125,8 @@ def test_rank_0_says_once_what_binds(tmp_path: Path) -> None:
     assert said == [f"3 ranks on 3 machines: large all-reduces go by paceline; {wanted}\n", "", ""]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 def test_switches_that_nobody_told_of_are_found_and_planned_for() -> None:
     """Two racks whose links are half of what their machines could fill. Taken for one switch, every machine owns a
     quarter, and twice the buffer crosses each rack's link each way; with the racks known, once."""

@@ -93,7 +93,7 @@ def test_it_says_which_idea_does_not_shorten_a_step_and_why() -> None:
 
 
 @pytest.mark.long  # twelve ranks import torch
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_rows_through_the_command_line(tmp_path: Path) -> None:
     file, picture = tmp_path / "rows.json", tmp_path / "steps.svg"
     words = ("-n", 2, "--batch", 2, "--models", "MobileNet v2", "--rounds", 3, "--steps", 1)

@@ -6,6 +6,7 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
 from benched import bench, refused
 
 # One rank alone, whose sums are one more than what it has, and whoever asks is never turned away.
@@ -45,6 +46,7 @@ def environment(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.verify
 def test_both_systems_get_a_row_and_wrong_sums_are_found(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     words = ("named", "-n", 1, "--model", "GoogLeNet", "--peers", environment(tmp_path / "peers"), "--rounds", 3)

@@ -220,7 +220,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path, number):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_two_machines(tmp_path):
     file = tmp_path / "rows.json"
     words = ("all_reduce", "-n", "2", "-b", "4K", "-e", "4K", "--paths", "engine", "--machines", "2")
@@ -232,7 +232,8 @@ def test_two_machines(tmp_path):
     assert [row["link_efficiency"] for row in rows] == [None]  # nothing is held to a rate
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize(
     ("collective", "names"),
     [("all_reduce", ["none", "bf16", "three_in_one", "int8", "lossless"]), ("broadcast", ["none", "three_in_one"])],
@@ -254,8 +255,9 @@ def test_codecs_between_two_machines(tmp_path, collective, names):
         assert shares[row["codec"]] * 0.95 < carried < shares[row["codec"]] * 1.1, row["codec"]
 
 
-@pytest.mark.requires_root_network
-@pytest.mark.needs_package("iperf3")
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
+@pytest.mark.needs("iperf3")
 def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
     cluster, file, links = tmp_path / "cluster.yaml", tmp_path / "rows.json", tmp_path / "links.json"
     machines = ["{machine: one, ranks: 2, uplink: 200 Mbit/s}", "{machine: two, ranks: 1, uplink: 200 Mbit/s}"]
@@ -282,7 +284,7 @@ def test_algorithms_and_peers_on_the_machines_of_a_lab(tmp_path):
     assert [link["name"] for link in json.loads(links.read_text())] == ["one", "two"]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_lab_says_how_many_ranks_there_are(tmp_path):
     cluster = tmp_path / "cluster.yaml"
     cluster.write_text("children: [{machine: one, ranks: 2, uplink: 1 Gbit/s}]\n")

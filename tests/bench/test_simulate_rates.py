@@ -12,7 +12,8 @@ import pytest
 from paceline.bench.simulate.measure import CASES, USUAL
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 @pytest.mark.timeout(200)
 def test_a_case_is_predicted_and_run(tmp_path: Path) -> None:
     place = tmp_path / "rows.json"

@@ -48,7 +48,7 @@ def test_it_ends_without_a_traceback(words: list[str], moment: str, codes: set[i
         ]  # after those of the start
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_lab_that_is_being_made_is_removed_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     commands = tmp_path / "bin"

@@ -13,7 +13,7 @@ POLICIES = ["board", "graph", "cycle", "global_sleep", "nonblocking"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("machines", ["00", "01", "0011"])
+@pytest.mark.parametrize("machines", ["00", "01", pytest.param("0011", marks=pytest.mark.verify)])
 def test_random_steps(machines: str, policy: str, tmp_path: Path) -> None:
     """More of them: `PYTHONPATH=tests python tests/coordinate/random_steps.py 0011 board 10000`."""
     run(len(machines), HERE / "random_steps.py", "rank", machines, policy, "30", "7", output=tmp_path)

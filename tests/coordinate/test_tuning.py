@@ -105,7 +105,7 @@ def test_steps_that_are_not_alike_are_given_up() -> None:
     assert tuned.outcome == "batches of at most 64 MiB stay, because steps are not alike; 21 steps were tried"
 
 
-@pytest.mark.parametrize("machines", ["00", "01", "001"])
+@pytest.mark.parametrize("machines", ["00", "01", pytest.param("001", marks=pytest.mark.verify)])
 def test_ranks_are_tuned_together(machines: str, tmp_path: Path) -> None:
     table = tmp_path / "tried.csv"
     output = tmp_path / "output"

@@ -27,7 +27,7 @@ children:
 """
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_machine_that_disappears_is_named_by_the_others(tmp_path: Path) -> None:
     file = tmp_path / "three.yaml"
     file.write_text(TOPOLOGY)

@@ -96,18 +96,19 @@ def run_on(machines: Machines, places: str, output: Path, *, program: Path = PRO
     assert codes == [0] * len(places), words(output)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_between_two_machines(algorithm: str, two_machines: Machines, file: Path, out: Path) -> None:
     run_on(two_machines, "00111", out, PACELINE_TOPOLOGY=str(file), PACELINE_ALGORITHM=algorithm)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_machines_that_find_each_other_plan_too(two_machines: Machines, out: Path) -> None:
     run_on(two_machines, "01101", out)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize(("program", "way"), [(BROADCASTS, "down"), (REDUCTIONS, "up")])
 def test_whoever_the_root_is_it_enters_or_leaves_every_machine_and_switch_once(
     program: Path, way: str, file: Path, out: Path
@@ -121,6 +122,7 @@ def test_whoever_the_root_is_it_enters_or_leaves_every_machine_and_switch_once(
     assert crossed == pytest.approx({"alpha": 3, "rack": 2, "beta": 4, "gamma": 3}, abs=0.3)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("algorithm", ["", "flexreduce", "paceline"])
 def test_a_deeper_tree(algorithm: str, file: Path, out: Path) -> None:
     file.write_text(DEEP)

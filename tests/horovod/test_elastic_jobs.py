@@ -79,7 +79,10 @@ def test_who_gives_the_state_can_be_lost_and_a_host_can_come(tmp_path: Path) -> 
     assert nothing_runs(tmp_path)
 
 
-@pytest.mark.parametrize(("policy", "groups", "codec"), [("board", "0", ""), ("graph", "1", "lossless")])
+@pytest.mark.parametrize(
+    ("policy", "groups", "codec"),
+    [("board", "0", ""), pytest.param("graph", "1", "lossless", marks=pytest.mark.verify)],
+)
 def test_the_gradients_of_a_rank_that_comes_are_averaged_with_the_first_ones(
     policy: str, groups: str, codec: str, tmp_path: Path
 ) -> None:

@@ -29,7 +29,10 @@ def learned(done: subprocess.CompletedProcess[str]) -> None:
     assert "[0/256]" in done.stdout
 
 
-@pytest.mark.parametrize("option", ["--use-adasum", "--fp16-allreduce --gradient-predivide-factor=2"])
+@pytest.mark.parametrize(
+    "option",
+    ["--use-adasum", pytest.param("--fp16-allreduce --gradient-predivide-factor=2", marks=pytest.mark.verify)],
+)
 def test_horovods_mnist_script(option: str) -> None:
     learned(start("mnist.py", *option.split()))
 

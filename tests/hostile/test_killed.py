@@ -26,7 +26,7 @@ paceline.init()
 """
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("process namespaces")
 @pytest.mark.parametrize("victim", [1, 2], ids=["who is called", "who calls"])
 def test_a_rank_on_another_machine(victim: int, tmp_path: Path) -> None:
     with Play(3, tmp_path) as play:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import subprocess
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from needs import ONE_CPU, control_group, inside
 from played import Play, listens
 
 from paceline.lab.lab import Lab
 from paceline.topology import parse
 
-CGROUPS = (
-    (Path("/sys/fs/cgroup/cpu"), "cpu.cfs_quota_us", "100000"),
-    (Path("/sys/fs/cgroup"), "cpu.max", "100000 100000"),
-)
-"""Where version 1 and version 2 keep the CPU controller, and how each says one CPU."""
 FIVE = 5
 TWO_MACHINES = """
 children:
@@ -37,7 +31,7 @@ def together(play: Play, ranks: int, *words: str, under: tuple[str, ...]) -> Non
     play.everybody("met")
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("mounts of its own")
 def test_64_mb_of_shared_memory(tmp_path: Path) -> None:
     """As in a container: the buffers are larger than all of /dev/shm, and nothing is in it."""
     mount = 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"'
@@ -48,31 +42,10 @@ def test_64_mb_of_shared_memory(tmp_path: Path) -> None:
         play.finish()
 
 
-@pytest.fixture
-def one_cpu() -> Iterator[tuple[str, ...]]:
-    """A command before another one, which then gets the time of one CPU."""
-    for root, file, quota in CGROUPS:
-        if not (root / "cgroup.procs").exists():  # nothing is mounted here
-            continue
-        folder = root / f"paceline-test-{os.getpid()}"
-        try:
-            folder.mkdir()
-        except OSError:
-            continue
-        try:
-            (folder / file).write_text(quota)
-            yield ("sh", "-c", f'echo $$ > {folder}/cgroup.procs && exec "$@"', "sh")
-            return
-        except OSError:
-            continue
-        finally:
-            folder.rmdir()
-    pytest.skip("no cgroup with a limit of CPUs can be made here")
-
-
-def test_a_cgroup_of_one_cpu(one_cpu: tuple[str, ...], tmp_path: Path) -> None:
-    with Play(4, tmp_path) as play:
-        together(play, 4, under=one_cpu)
+@pytest.mark.needs("a limit of CPUs")
+def test_a_cgroup_of_one_cpu(tmp_path: Path) -> None:
+    with control_group("cpu", ONE_CPU) as folder, Play(4, tmp_path) as play:
+        together(play, 4, under=inside(folder))
         play.finish()
 
 
@@ -95,7 +68,7 @@ def test_five_ports(taken: int, tmp_path: Path) -> None:
         assert not any(listens(("127.0.0.1", port)) for port in range(first + taken, first + FIVE))
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_an_interface_that_leads_nowhere(tmp_path: Path) -> None:
     """The rank that called in vain knows why, and all others say the same."""
     with Lab(parse(TWO_MACHINES)) as lab, Play(3, tmp_path, PACELINE_TIMEOUT="6") as play:

@@ -33,7 +33,7 @@ def nested() -> Topology:
 
 
 @pytest.mark.smoke
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_machines_reach_each_other_and_are_gone_afterwards() -> None:
     with Lab(nested()) as lab:
         listen = [*lab.exec(2), sys.executable, "-c", LISTEN, "c"]
@@ -48,7 +48,7 @@ def test_machines_reach_each_other_and_are_gone_afterwards() -> None:
     assert not [name for name in existing() if name.startswith(lab.prefix)]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_machines_know_each_other_beforehand() -> None:
     """What the kernel has to find out itself it keeps in places that all namespaces share: 64 machines need more."""
     with Lab(nested()) as lab:
@@ -59,7 +59,7 @@ def test_machines_know_each_other_beforehand() -> None:
             assert {line[0]: line[4] for line in lines} == {other.address: other.mac for other in others}
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_machine_has_its_own_host_name_and_the_host_keeps_its() -> None:
     before = (
         (Path("/etc/hostname").read_text(), Path("/etc/hosts").read_text()) if Path("/etc/hostname").exists() else ()
@@ -73,7 +73,7 @@ def test_a_machine_has_its_own_host_name_and_the_host_keeps_its() -> None:
         assert before == (Path("/etc/hostname").read_text(), Path("/etc/hosts").read_text())
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_it_is_removed_after_a_failure() -> None:
     lab = Lab(nested())
     with pytest.raises(KeyError), lab:
@@ -81,7 +81,7 @@ def test_it_is_removed_after_a_failure() -> None:
     assert not [name for name in existing() if name.startswith(lab.prefix)]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_what_cannot_be_made_leaves_nothing() -> None:
     """The kernel refuses a link this slow, after much of the lab was made."""
     lab = Lab(switched([1, 1], Link(0.01, 0.01)))
@@ -90,7 +90,7 @@ def test_what_cannot_be_made_leaves_nothing() -> None:
     assert not [name for name in existing() if name.startswith(lab.prefix)]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_what_a_process_left_that_was_killed_with_its_guard_is_removed_by_the_next() -> None:
     """With what runs there."""
     leave = """
@@ -114,7 +114,7 @@ os._exit(9)
         assert alive.machines[0].namespace in existing()
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_labs_that_start_together_remove_the_same_remains() -> None:
     leave = "import os; from paceline.lab.lab import Lab, switched; lab = Lab(switched([1] * 6)); lab.__enter__(); \
 print(lab.prefix, flush=True); os.kill(lab.guard.pid, 9); os._exit(9)"

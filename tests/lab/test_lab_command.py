@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from needs import skip_without
 
 from paceline.lab.namespaces import existing
 
@@ -108,7 +109,7 @@ def start_sleepers(cluster: Path) -> tuple[subprocess.Popen[str], list[int]]:
     return running, [int(pid) for words in said for pid in words]
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_every_machine_runs_the_command_with_its_environment(cluster: Path, tmp_path: Path) -> None:
     show = 'echo "$PET_NODE_RANK of $PET_NNODES: $PET_NPROC_PER_NODE at $PET_MASTER_ADDR"; echo "$0" >&2'
     done = lab(cluster, "--json", tmp_path / "links.json", "--", "sh", "-c", show, "said")
@@ -120,7 +121,7 @@ def test_every_machine_runs_the_command_with_its_environment(cluster: Path, tmp_
     assert all(link["rate_up"] == link["rate_down"] == 12.5e6 for link in links)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_paceline_run_needs_nothing_more(cluster: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     program = tmp_path / "program.py"
@@ -142,21 +143,21 @@ def test_paceline_run_needs_nothing_more(cluster: Path, tmp_path: Path) -> None:
     assert all(link["up"] > 1 << 20 and link["down"] > 1 << 20 for link in json.loads(links.read_text()))
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_failing_machine_ends_the_lab_with_its_code(cluster: Path) -> None:
     done = lab(cluster, "--", "sh", "-c", '[ "$PET_NODE_RANK" = 0 ] && sleep 2 || exit 7')
     assert done.returncode == 7
     assert "first to fail: beta" in done.stderr
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_it_ends_after_the_timeout(cluster: Path) -> None:
     done = lab(cluster, "--timeout", "1", "--", "sleep", "600")
     assert done.returncode == 124
     assert "stopped after 1 s" in done.stderr
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals) -> None:
     running, pids = start_sleepers(cluster)
@@ -167,7 +168,7 @@ def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals
     assert not namespaces(running)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_killed_lab_leaves_nothing_either(cluster: Path) -> None:
     running, pids = start_sleepers(cluster)
     running.kill()
@@ -176,7 +177,7 @@ def test_a_killed_lab_leaves_nothing_either(cluster: Path) -> None:
     wait_until(lambda: not namespaces(running), "its namespaces are still there")
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_two_labs_at_once(cluster: Path) -> None:
     """Each knows its own machines alone, though their names and addresses are the same."""
     show = [sys.executable, "-c", LISTENER]
@@ -188,7 +189,7 @@ def test_two_labs_at_once(cluster: Path) -> None:
         assert not namespaces(running)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_command_that_is_not_there(cluster: Path) -> None:
     done = lab(cluster, "--", "no-such-command")
     assert done.returncode != 0
@@ -202,7 +203,7 @@ def test_where_its_counters_cannot_go_is_said_before_anything_is_made(cluster: P
     assert done.stderr == "paceline lab: cannot write /nowhere/links.json: No such file or directory\n"
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_lab_within_a_lab_is_refused(cluster: Path) -> None:
     done = lab(cluster, "--", *command("lab", cluster, "--", "true"))
     assert done.returncode == 2
@@ -221,7 +222,7 @@ def test_a_wrong_file_is_one_sentence_with_its_line(tmp_path: Path) -> None:
     assert "missing.yaml" in missing.stderr
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_links_get_the_queue_that_was_asked_for(cluster: Path) -> None:
     show = ["tc", "qdisc", "show", "dev", "eth0"]
     done = lab(cluster, "--queue", "200ms", "--discipline", "drop-tail", "--", *show)
@@ -243,8 +244,8 @@ def test_a_wrong_queue_is_one_sentence(cluster: Path, queue: str) -> None:
 def test_without_root_it_is_one_sentence(cluster: Path) -> None:
     # In a user namespace of its own, root is an ordinary user who still owns its files.
     ordinary = ["unshare", "--user"] if os.geteuid() == 0 else []
-    if ordinary and subprocess.run([*ordinary, "true"], capture_output=True).returncode:
-        pytest.skip("user namespaces are not allowed here")
+    if ordinary:
+        skip_without("user namespaces")
     words = [*ordinary, *command("lab", cluster, "--", "true")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, env=ENVIRONMENT)
     assert done.returncode == 2

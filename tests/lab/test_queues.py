@@ -39,7 +39,7 @@ def buckets(namespace: str, device: str) -> set[str]:
     return set(re.findall(r" cburst (\S+)", shown))
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize(
     ("queue", "waiting", "bucket"),
     [
@@ -61,7 +61,7 @@ def test_the_kernel_is_told_of_the_queue_at_both_ends_of_a_link(
                 assert held(*end) == RATE
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 @pytest.mark.parametrize("discipline", list(Discipline))
 def test_a_link_with_any_queue_can_change(discipline: Discipline) -> None:
     queue = Queue(0.050, discipline)

@@ -19,7 +19,7 @@ from paceline.lab.namespaces import Unavailable
 from paceline.lab.speed import Flow, flows, together
 from paceline.topology import Link, Node, Topology
 
-pytestmark = [pytest.mark.requires_root_network, pytest.mark.needs_package("iperf3")]
+pytestmark = [pytest.mark.needs("a lab"), pytest.mark.needs("iperf3")]
 
 PAYLOAD = 1448 / 1514
 """Of an Ethernet frame with TCP's timestamps; acknowledgements of the other direction take some of the link too."""

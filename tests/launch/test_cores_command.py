@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from launched import environment, paceline_run
+from needs import skip_without
 
 from paceline.cpu.budget import physical_cores
 
@@ -66,9 +67,8 @@ if __name__ == "__main__":
 
 
 def two_cores() -> tuple[int, int]:
+    skip_without("two cores")
     cores = physical_cores(os.sched_getaffinity(0))
-    if len(cores) < 2:
-        pytest.skip("there is one core, and nothing to divide")
     return cores[0][0], cores[1][0]
 
 

@@ -64,9 +64,11 @@ with open(os.path.join(sys.argv[1], f"rank-{rank}"), "w") as file:
 """
 
 
-def scripts() -> list[object]:
+def scripts(*more: pytest.MarkDecorator) -> list[object]:
+    """Without a framework, and with torch, whose tests have these marks too."""
     absent = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-    return [pytest.param(RAW, id="raw"), pytest.param("import paceline.torch\n" + TORCH, id="torch", marks=absent)]
+    torch = pytest.param("import paceline.torch\n" + TORCH, id="torch", marks=[absent, *more])
+    return [pytest.param(RAW, id="raw"), torch]
 
 
 @pytest.fixture(params=sorted(MPI_FILES))
@@ -112,7 +114,7 @@ def test_nothing_but_the_launchers_environment(tmp_path: Path, mpirun: tuple[str
         assert (tmp_path / f"rank-{rank}").read_text() == "6.0 on 3 ranks"
 
 
-@pytest.mark.parametrize("script", scripts())
+@pytest.mark.parametrize("script", scripts(pytest.mark.verify))
 def test_a_killed_rank_is_named(tmp_path: Path, mpirun: tuple[str, dict[str, str]], script: str) -> None:
     # A launcher that sees a rank die ends the others at once; behind the shell they have time to speak.
     shell = ["sh", "-c", '"$@" || true', "sh"]

@@ -222,6 +222,7 @@ def test_threads_are_planned(tmp_path: Path) -> None:
     assert "threads: 2 per rank (--threads)" in err and "cores: not pinned" in err
 
 
+@pytest.mark.needs("a terminal")
 def test_on_a_terminal_the_ranks_have_one(tmp_path: Path) -> None:
     script = program(tmp_path, SHOW + "\nprint('seen', file=sys.stderr)")
     ours, theirs = pty.openpty()

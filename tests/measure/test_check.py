@@ -94,7 +94,8 @@ def said_in_lab(topology: str, where: list[int], out: Path) -> str:
     return text
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
     up, down = [200, 200, 100], [200, 100, 200]  # Mbit/s
     where = [0, 1, 0, 2]  # the ranks of a machine need not be numbered in a row
@@ -115,7 +116,8 @@ def test_links_held_to_their_rate_are_found_again(tmp_path: Path) -> None:
     assert "slow path" not in text
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 def test_switches_whose_links_are_shared_are_found(tmp_path: Path) -> None:
     where = [0, 2, 1, 3]
     out = tmp_path / "found.yaml"

@@ -20,7 +20,7 @@ children:
 """
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_a_stall_tells_where_a_rank_of_another_machine_is(tmp_path: Path) -> None:
     settings = {"PACELINE_STALL_SECONDS": "0.6"}
     with (

@@ -54,7 +54,8 @@ def test_on_one_machine(faces: str, tmp_path: Path) -> None:
     check(output, report, elsewhere=0)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("faces", JOBS)
 def test_on_two_machines(faces: str, machines: tuple[Lab, list[WarmPython]], tmp_path: Path) -> None:

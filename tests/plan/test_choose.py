@@ -110,6 +110,7 @@ def test_what_the_engine_gets_is_proven(size: int, one_machine: bool) -> None:
     check_entries(alike(size, one_machine), list(range(size)), one_machine)
 
 
+@pytest.mark.verify
 @given(trees(most=40), st.sampled_from([None, *ALGORITHMS]), st.randoms())
 def test_what_the_engine_gets_is_proven_on_every_tree(topology: Topology, algorithm: str | None, order: Random) -> None:
     ranks = list(range(topology.world))
@@ -117,6 +118,7 @@ def test_what_the_engine_gets_is_proven_on_every_tree(topology: Topology, algori
     check_entries(topology, ranks, len(list(topology.machines())) == 1, algorithm)
 
 
+@pytest.mark.verify
 @given(trees(most=40))
 def test_the_choice_is_never_dearer_than_the_ring(topology: Topology) -> None:
     """By more than the 0.5 % within which plans count as equal, above 64 KiB 5 %."""

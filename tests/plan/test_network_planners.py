@@ -46,6 +46,7 @@ def busy_seconds(plan: Plan, topology: Topology) -> float:
     return busiest_link.seconds if busiest_link is not None else 0.0
 
 
+@pytest.mark.verify
 @given(topology=trees(), nbytes=st.sampled_from([0, 1000, BYTES]))
 def test_what_all_plans_promise_holds_on_every_tree(topology: Topology, nbytes: int) -> None:
     """To make a random tree takes longer than most plans do, so that each is used for all of them."""
@@ -92,6 +93,7 @@ def check_bound(lines: Outline, topology: Topology) -> None:
     assert (busiest_link.seconds if busiest_link is not None else 0.0) >= least * (1 - 1e-9)
 
 
+@pytest.mark.verify
 @given(trees(local=100))
 def test_no_other_plan_keeps_the_busiest_link_busy_for_less(topology: Topology) -> None:
     busy = {one.name: busy_seconds(one.plan(topology), topology) for one in ALGORITHMS.values()}
@@ -215,6 +217,7 @@ def test_unknown_names_are_answered_with_the_known_ones() -> None:
         named("trees")
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("algorithm", ["ring", "blueconnect", "flexreduce", "paceline"])
 def test_ten_thousand_ranks_take_about_twice_the_work_of_five_thousand(algorithm: str) -> None:
     def work(racks: int) -> int:

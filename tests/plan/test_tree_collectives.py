@@ -26,6 +26,7 @@ Planner = Callable[[Topology, int], Plan]
 planners = st.sampled_from([broadcast_tree, broadcast_chain])
 
 
+@pytest.mark.verify
 @given(trees(), st.randoms())
 def test_every_rank_ends_with_its_block(topology: Topology, order: Random) -> None:
     ranks = list(range(topology.world))

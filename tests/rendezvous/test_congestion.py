@@ -34,7 +34,7 @@ with bind_tcp("127.0.0.1", 0) as door, connect(TcpAddress("127.0.0.1", door.gets
 """
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_where_the_system_chose_bbr_it_is_taken_up_over_long_ways_alone() -> None:
     if "bbr" not in Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split():
         pytest.skip("this kernel has no BBR")

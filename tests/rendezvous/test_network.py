@@ -28,7 +28,7 @@ except RendezvousError as error:
     print("error", error)
 """
 
-pytestmark = pytest.mark.requires_root_network
+pytestmark = pytest.mark.needs("a lab")
 
 
 @pytest.fixture

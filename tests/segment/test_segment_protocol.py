@@ -11,7 +11,7 @@ import pytest
 MODEL = Path(__file__).parents[2] / "engine" / "segment" / "segment.pml"
 DEADLINE = 300
 
-pytestmark = [pytest.mark.needs_package("spin"), pytest.mark.timeout(DEADLINE)]
+pytestmark = [pytest.mark.needs("spin"), pytest.mark.timeout(DEADLINE), pytest.mark.long]
 
 
 def errors(folder: Path, *definitions: str) -> tuple[int, str]:
@@ -33,10 +33,10 @@ def errors(folder: Path, *definitions: str) -> tuple[int, str]:
     [
         ("RANKS=2", "EPOCHS=2"),
         ("RANKS=2", "EPOCHS=3", "UNEXPOSED"),
-        pytest.param(("RANKS=2", "EPOCHS=4", "UNEXPOSED", "ONE_ROOT"), marks=pytest.mark.long),
+        ("RANKS=2", "EPOCHS=4", "UNEXPOSED", "ONE_ROOT"),
         ("RANKS=2", "EPOCHS=3", "UNROOTED"),
         ("RANKS=2", "EPOCHS=4", "UNROOTED", "UNEXPOSED"),
-        pytest.param(("RANKS=3", "EPOCHS=1"), marks=pytest.mark.long),
+        ("RANKS=3", "EPOCHS=1"),
     ],
     ids=" ".join,
 )

@@ -24,7 +24,7 @@ PEER = ROOT / "tests" / "programs" / "simgrid_all_reduce.py"
 NBYTES = 1 << 20
 FREE = MessageCost(between=0.0, within=0.0, shared_between=0.0, shared_within=0.0, header=0.0)
 
-pytestmark = pytest.mark.needs_package("python3-simgrid")
+pytestmark = pytest.mark.needs("python3-simgrid")
 
 
 def without_bursts(node: Node) -> Node:

@@ -99,6 +99,7 @@ def test_once_as_tables(running: int) -> None:
         assert word in done.stdout
 
 
+@pytest.mark.needs("a terminal")
 def test_live_until_ctrl_c_leaves_the_terminal_as_it_was(running: int) -> None:
     master, slave = pty.openpty()
     argv = [*TOP, "--interval", "0.2", "--pid", str(running)]

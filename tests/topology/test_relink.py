@@ -79,6 +79,7 @@ def switches(topology: Topology) -> dict[frozenset[str], Link | None]:
     return found
 
 
+@pytest.mark.verify
 @given(topologies(), st.randoms(use_true_random=False), st.lists(links, min_size=40, max_size=40))
 def test_what_was_found_holds_and_what_was_known_inside_machines_stays(
     topology: Topology, chance: Random, drawn: list[Link]

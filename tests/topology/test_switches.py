@@ -43,6 +43,7 @@ def test_switches_that_hinder_are_found_and_no_others(
     assert switches(found) == {machines: pytest.approx(speeds, rel=0.05) for machines, speeds in both.items()}
 
 
+@pytest.mark.verify
 def test_on_inferred_trees_transfers_get_what_they_get_on_the_true_ones() -> None:
     """Not on each as exactly: some racks that together have as many machines as all others may be taken for one."""
     off: list[float] = []

@@ -68,5 +68,6 @@ def test_functional(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 3)
 
 
+@pytest.mark.verify
 def test_compiled(ranks: Ranks) -> None:
     ranks(check_compiled, 2, deadline=300)

@@ -244,6 +244,7 @@ EVERY = [(schedule, name) for schedule in SCHEDULES for name in MODELS]
 SHAPES = [(2, 1), (3, 1), (4, 1), (2, 2), (3, 2), (4, 2)]
 
 
+@pytest.mark.verify
 def test_every_schedule(ranks: Ranks) -> None:
     ranks(check_cases, 2, partitions=2, cases=EVERY, dtype=torch.float64)
 
@@ -355,7 +356,10 @@ def test_either_side_by_side(ranks: Ranks) -> None:
     ranks(check_layouts, 4)
 
 
-@pytest.mark.parametrize(("partitions", "replicas"), SHAPES[1:])
+@pytest.mark.parametrize(
+    ("partitions", "replicas"),
+    [*SHAPES[1:4], *(pytest.param(*shape, marks=pytest.mark.verify) for shape in SHAPES[4:])],
+)
 def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
     cases = [("1F1B", "transformer"), ("ZBVZeroBubble", "resnet"), ("Interleaved1F1B", "two_and_two")]
     some = cases if partitions * replicas <= 4 else cases[:2]

@@ -21,7 +21,8 @@ children:
 PLACES = (0, 0, 1)
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.verify
+@pytest.mark.needs("a lab")
 def test_training_on_two_machines(tmp_path: Path) -> None:
     """DDP and FSDP2 equal one process; then a sharded optimizer, the parameters of which are encoded."""
     with Lab(parse(TOPOLOGY)) as lab, warm_on(lab, TORCH) as warm:

@@ -19,7 +19,7 @@ children:
 """
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_the_ranks_of_a_lab_are_tuned_and_started_so(tmp_path: Path) -> None:
     topology, rows = tmp_path / "pair.yaml", tmp_path / "rows.json"
     topology.write_text(PAIR)
@@ -45,7 +45,7 @@ def test_the_ranks_of_a_lab_are_tuned_and_started_so(tmp_path: Path) -> None:
     assert "tuned: 3 processes with 1 thread each, batch 300" in in_lab("run", "--tuned")
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 def test_shapes_have_the_ranks_of_the_lab(tmp_path: Path) -> None:
     topology = tmp_path / "pair.yaml"
     topology.write_text(PAIR)

@@ -18,7 +18,7 @@ children:
 """
 
 
-@pytest.mark.requires_root_network
+@pytest.mark.needs("a lab")
 @pytest.mark.timeout(300)
 def test_rank_0_says_once_that_the_job_waits_for_the_network() -> None:
     with Lab(parse(TWO)) as lab, ranks_on(lab, (0, 1), PROGRAM) as ranks:
