@@ -33,6 +33,11 @@ std::string Group::name_of(int group_rank) const {
   return description.starts_with(name + " ") ? description : "group " + name + " = " + description;
 }
 
+bool Group::has_ended(int group_rank) const {
+  const int place = segment != nullptr ? segment->place_of(group_rank) : -1;
+  return place >= 0 && segment->knows(place) && segment->ended(place);
+}
+
 Error Group::unreadable(int group_rank, int failure) const {
   return {ErrorKind::peer_lost,
           name_of(group_rank) + " is gone: its memory cannot be read any more (" + std::strerror(failure) + ")",

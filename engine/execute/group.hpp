@@ -65,6 +65,9 @@ class Group {
   // The most bytes that collectives without a plan of their own give in one shot; 0 if members are on other machines.
   std::size_t one_shot_limit() const;
   std::string name_of(int group_rank) const;
+  // Whether a rank on this machine takes part in the group no more: what it has offered here is void, even while the
+  // reason is still on its way.
+  bool has_ended(int group_rank) const;
   // The error if reading the memory of `group_rank` has failed with this errno.
   Error unreadable(int group_rank, int failure) const;
 

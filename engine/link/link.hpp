@@ -118,6 +118,8 @@ class Link {
   virtual void wake() {}
   // Tries to send everything that is queued. Returns true once it is sent.
   virtual bool flush() = 0;
+  // Whether the conversation has ended: the peer is gone.
+  virtual bool lost() const = 0;
   // Ends the conversation in good order. What was written still reaches the peer.
   virtual void hang_up() {}
   virtual void forget_after_fork() = 0;

@@ -68,6 +68,7 @@ class ShmLink final : public Link {
   const PeerArena* arena() const override { return &theirs_; }
   void wake() override;
   bool flush() override;
+  bool lost() const override { return lost_; }
   void forget_after_fork() override { socket_.reset(); }
 
  private:

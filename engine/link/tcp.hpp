@@ -39,6 +39,7 @@ class TcpLink final : public Link {
   void set_send_rate(double bytes_per_second) override;
   std::uint64_t received() const override;
   bool flush() override;
+  bool lost() const override { return lost_; }
   void hang_up() override;
   void forget_after_fork() override { socket_.reset(); }
 

@@ -122,6 +122,28 @@ void Arena::retire(const std::byte* inside) {
   if (offset_of(inside) < after->first + after->second.bytes) after->second.retired = true;
 }
 
+// A private mapping copies a page when it is first written to, so each page is written to, with what it holds.
+void Arena::detach(std::byte* memory, std::size_t bytes) {
+  retire(memory);
+  const std::size_t begin = offset_of(memory) / kPage * kPage;
+  const std::size_t end = rounded_up(offset_of(memory) + bytes, kPage);
+  void* const mapped = ::mmap(at(begin), end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
+                              fd_.get(), static_cast<off_t>(begin));
+  if (mapped == MAP_FAILED) return;
+  for (std::size_t page = begin; page < end; page += kPage)
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at(page))).fetch_or(0, std::memory_order_relaxed);
+  const std::lock_guard lock(mutex_);
+  detached_[begin] = std::max(detached_[begin], end - begin);
+  any_detached_.store(true, std::memory_order_relaxed);
+}
+
+bool Arena::touches_detached(const std::byte* begin, std::size_t bytes) const {
+  const std::size_t first = offset_of(begin);
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      detached_, [&](const auto& block) { return block.first < first + bytes && first < block.first + block.second; });
+}
+
 std::size_t Arena::allocated() const {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;

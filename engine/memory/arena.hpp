@@ -55,9 +55,15 @@ class Arena {
   // Gives memory up, but keeps its place for ever: a peer that gave up in the middle may still write to it.
   void retire(const std::byte* inside);
 
+  // Makes the pages of a block that these bytes lie in private to this process, with what they hold, and retires the
+  // block: what peers write there from now on is never seen.
+  void detach(std::byte* memory, std::size_t bytes);
+
+  // Whether peers see this memory.
   bool holds(const void* memory, std::size_t bytes) const {
     const auto* begin = static_cast<const std::byte*>(memory);
-    return begin >= base() && begin < base() + size() && bytes <= static_cast<std::size_t>(base() + size() - begin);
+    return begin >= base() && begin < base() + size() && bytes <= static_cast<std::size_t>(base() + size() - begin) &&
+           (!any_detached_.load(std::memory_order_relaxed) || !touches_detached(begin, bytes));
   }
   std::uint64_t offset_of(const void* memory) const {
     return static_cast<std::uint64_t>(static_cast<const std::byte*>(memory) - base());
@@ -71,6 +77,7 @@ class Arena {
 
   std::byte* base() const { return static_cast<std::byte*>(mapping_.data()); }
   void put_back(Blocks& free, std::size_t offset, std::size_t bytes);
+  bool touches_detached(const std::byte* begin, std::size_t bytes) const;
 
   Descriptor fd_;
   Mapping mapping_;
@@ -83,6 +90,8 @@ class Arena {
     bool retired;
   };
   std::map<std::size_t, Used> used_;
+  Blocks detached_;
+  std::atomic<bool> any_detached_ = false;
 };
 
 // Memory of an arena that is given back with its last owner.

@@ -91,6 +91,7 @@ bool Combination::step_in_place() {
     position_ += size;
   }
   if (position_ == action_->bytes) {
+    if (!std::ranges::all_of(receives_, [&](const Receive& each) { return context_->stands(each); })) return false;
     for (Receive& receive : receives_) context_->release(receive);
     combined_ = true;
   }

@@ -15,9 +15,15 @@ void Context::begin(const Operation& operation, std::span<std::byte> scratch) {
   trouble = {};
 }
 
+bool Context::stands(const Receive& receive) const {
+  return receive.arrival->header.frame != Frame::offer || !group->has_ended(receive.actual_source);
+}
+
 bool Context::read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size) {
+  if (!stands(receive)) return false;
   const int failure = receive.link->read(*receive.arrival, offset, data, size);
   read_remotely = true;
+  if (!stands(receive)) return false;
   if (failure == 0) return true;
   say(group->unreadable(receive.actual_source, failure));
   return false;

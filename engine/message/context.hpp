@@ -29,7 +29,9 @@ struct Context {
   }
   // An operation begins, with no program so far.
   void begin(const Operation& operation, std::span<std::byte> scratch);
-  // Copies a part of an offered message from where it lies. Returns false if its owner is gone.
+  // Whether what was read of an offered message so far counts. If not, its owner has given up, and says why.
+  bool stands(const Receive& receive) const;
+  // Copies a part of an offered message from where it lies. Returns false if its owner is gone, or has given up.
   bool read(Receive& receive, std::size_t offset, std::byte* data, std::size_t size);
   // What `peer` sent is nothing that its codec makes of so many elements.
   void refuse_garbled(int peer, std::size_t bytes, std::size_t count);

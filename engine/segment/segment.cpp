@@ -47,6 +47,32 @@ int SharedSegment::place_of(int member) const {
   return found == members_.end() ? -1 : static_cast<int>(found - members_.begin());
 }
 
+// A reader first reads data, then looks whether they still stand. So the marks come before anything that the owner does
+// with its memory later.
+void SharedSegment::end(Ending how) {
+  auto& ended = own_.ended.value;
+  if (ended.load(std::memory_order_relaxed) != 0) return;
+  ended.store((finished_ + 1) << 1 | static_cast<std::uint64_t>(how), std::memory_order_release);
+  for (Cell& cell : own_.cells) {
+    const auto begun = cell.epoch.load(std::memory_order_relaxed);
+    if (begun > finished_) cell.epoch.store(begun | kGivenUp, std::memory_order_release);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+Presence SharedSegment::absence(int rank, std::uint64_t epoch) const {
+  const auto ended = of(rank).ended.value.load(std::memory_order_acquire);
+  if (ended == 0 || epoch < ended >> 1) return Presence::awaited;
+  return (ended & 1) == static_cast<std::uint64_t>(Ending::left) ? Presence::left : Presence::failed;
+}
+
+bool SharedSegment::others_write(std::uint64_t epoch) const {
+  return std::ranges::any_of(parts_, [epoch](const Part& part) {
+    return part.link != nullptr && !part.link->lost() &&
+           part.memory->writing.value.load(std::memory_order_acquire) == epoch;
+  });
+}
+
 void SharedSegment::depart() {
   for (const Part& part : parts_)
     if (part.memory != nullptr) part.memory->departed.value.fetch_add(1, std::memory_order_acq_rel);
@@ -127,7 +153,7 @@ const Cell* SharedSegment::last_begun(int rank) const {
   const Cell* last = nullptr;
   std::uint64_t epoch = 0;
   for (const Cell& cell : of(rank).cells) {
-    const auto begun = cell.epoch.load(std::memory_order_acquire);
+    const auto begun = cell.epoch.load(std::memory_order_acquire) & ~kGivenUp;
     if (begun <= epoch) continue;
     epoch = begun;
     last = &cell;

@@ -43,6 +43,9 @@ struct alignas(kCacheLine) Cell {
 };
 static_assert(sizeof(Cell) == kCacheLine);
 
+// Marks the cell of an epoch that its owner has begun and will not finish, beside the epoch's number.
+inline constexpr std::uint64_t kGivenUp = std::uint64_t{1} << 63;
+
 // Marks an address in a rank's process, in place of an offset in its arena.
 inline constexpr std::uint64_t kOutside = std::uint64_t{1} << 63;
 
@@ -59,6 +62,8 @@ struct SegmentMemory {
   Counter reduced;
   Counter taken;
   Counter done;      // the last epoch that the owner has finished
+  Counter writing;   // the epoch in which the owner is writing to buffers of other ranks; 0 while it is not
+  Counter ended;     // 0 while the owner takes part; then the first epoch that it will not finish, and Ending
   Counter departed;  // ranks that no longer look at this memory; any rank counts
   ProbedLines probed;
   alignas(4096) std::byte small[kSmallSlots][kSmallBytes];
@@ -67,6 +72,15 @@ struct SegmentMemory {
   alignas(4096) std::byte pipe[kPipeBytes];
 };
 static_assert(kLargestSlot >= kOneShotBytes && kLargeBytes >= 3 * kLargestSlot);
+
+// How a rank has ceased to take part in a group. The word `ended` holds it in its last bit.
+enum class Ending : std::uint64_t {
+  left,    // in good order, with nothing under way
+  failed,  // the reason follows over its links
+};
+
+// What a rank has done about an epoch.
+enum class Presence : std::uint8_t { awaited, begun, left, failed };
 
 // The data that a rank has for another rank in an epoch: see SharedExchange.
 struct Block {
@@ -128,9 +142,27 @@ class SharedSegment {
     own_.done.value.store(epoch, std::memory_order_relaxed);
   }
 
-  bool begun(int rank, std::uint64_t epoch) const {
-    return cell(rank, epoch).epoch.load(std::memory_order_acquire) >= epoch;
+  bool begun(int rank, std::uint64_t epoch) const { return presence(rank, epoch) == Presence::begun; }
+  Presence presence(int rank, std::uint64_t epoch) const {
+    const auto begun = cell(rank, epoch).epoch.load(std::memory_order_acquire);
+    if (begun >= epoch && begun < kGivenUp) return Presence::begun;
+    return absence(rank, epoch);
   }
+  // Whether a rank that has begun this epoch has not given it up so far. What was read from its memory before counts
+  // only then: see `end`.
+  bool stands(int rank, std::uint64_t epoch) const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return cell(rank, epoch).epoch.load(std::memory_order_relaxed) == epoch;
+  }
+  // This rank takes part no more. Nothing that it has shown in epochs that it has not finished counts any longer, and
+  // it may change that memory from now on.
+  void end(Ending how);
+  bool ended(int rank) const {
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return of(rank).ended.value.load(std::memory_order_relaxed) != 0;
+  }
+  // Whether another rank that is alive is writing to buffers of this epoch.
+  bool others_write(std::uint64_t epoch) const;
   bool all_begun(std::uint64_t epoch) const;
   // The most bytes that go into a small slot. Two ranks most often have a CPU each, and gain little from small slots:
   // for them the slots in use had better stay in the nearest cache.
@@ -169,6 +201,7 @@ class SharedSegment {
   };
 
   void ring() const;
+  Presence absence(int rank, std::uint64_t epoch) const;
   void populate(std::size_t bytes);
 
   Arena& arena_;

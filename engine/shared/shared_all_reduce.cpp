@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "calibration/methods.hpp"
 #include "execute/group.hpp"
@@ -13,6 +14,8 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kGrain = 4096;  // bytes, a page: regions and pieces are multiples of it
+constexpr std::uint64_t kClosed = std::uint64_t{1} << (SharedSegment::kProgressBits - 1);  // no piece may be claimed
+constexpr auto kLongestPieceWait = std::chrono::milliseconds(100);
 // What each rank tells the others, and what the first rank tells all: ranks in containers may see caches of different
 // sizes.
 struct Offer {
@@ -119,6 +122,9 @@ SharedAllReduce::Range SharedAllReduce::region(int rank) const {
 
 SharedOperation::Result SharedAllReduce::work() {
   if (how_ == How::open) {
+    // Either this rank sees here that another one has given up, or that one sees all claims of pieces: see `withdraw`.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!stands()) return Result::waits;
     choose();
     if (measures_) chosen_ = Clock::now();
   }
@@ -128,9 +134,22 @@ SharedOperation::Result SharedAllReduce::work() {
   return result;
 }
 
-// A peer that has not heard of the failure yet may still write to the buffer, so nothing else may ever get that memory.
-void SharedAllReduce::let_go(const Error&) {
-  if (segment_ != nullptr && segment_->arena().holds(to, bytes)) segment_->arena().retire(to);
+void SharedAllReduce::let_go(const Error& error) {
+  SharedOperation::let_go(error);
+  const bool shared = source == to && segment_->arena().holds(to, bytes);
+  if (shown() && shared) withdraw();
+}
+
+// Others may be writing to this rank's buffer. From now on no rank gets another piece, so they have soon done so. What
+// a rank that was stopped meanwhile still writes goes to memory that is this rank's no more.
+void SharedAllReduce::withdraw() {
+  for (int rank = 0; rank < segment_->size(); ++rank)
+    segment_->of(rank).claimed.value.fetch_or(kClosed, std::memory_order_acq_rel);
+  const auto latest = Clock::now() + kLongestPieceWait;
+  while (segment_->others_write(epoch_)) {
+    if (Clock::now() >= latest) return segment_->arena().detach(to, bytes);
+    std::this_thread::yield();
+  }
 }
 
 std::vector<int> SharedAllReduce::behind() const {
@@ -156,7 +175,8 @@ bool SharedAllReduce::claim(int& rank, std::size_t& piece) {
     auto seen = claimed.load(std::memory_order_relaxed);
     // A late rank may find that its peers' counters are in the next epoch already.
     while (seen >= now(0) && seen < now(pieces(rank))) {
-      if (!claimed.compare_exchange_weak(seen, seen + 1, std::memory_order_relaxed)) continue;
+      if (!claimed.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel, std::memory_order_relaxed))
+        continue;
       piece = seen - now(0);
       return true;
     }
@@ -179,8 +199,12 @@ void SharedAllReduce::combine_piece(int rank, std::size_t piece) {
 SharedOperation::Result SharedAllReduce::work_in_place() {
   int rank = 0;
   std::size_t piece = 0;
-  if (claim(rank, piece)) {
-    combine_piece(rank, piece);
+  auto& writing = segment_->own().writing.value;
+  writing.store(epoch_, std::memory_order_relaxed);
+  const bool claimed = claim(rank, piece);
+  if (claimed) combine_piece(rank, piece);
+  writing.store(0, std::memory_order_release);
+  if (claimed) {
     ++done_;
     return Result::moved;
   }
@@ -191,7 +215,10 @@ SharedOperation::Result SharedAllReduce::work_in_place() {
     done_ = 0;
     if (last) segment_->wake_others();
   }
-  return all_finished() ? Result::complete : Result::waits;
+  if (!all_finished()) return Result::waits;
+  if (segment_->arena().holds(to, bytes)) return Result::complete;
+  trouble_ = {ErrorKind::aborted, "another group has failed with memory of the same buffer"};
+  return Result::moved;
 }
 
 bool SharedAllReduce::all_finished() const {

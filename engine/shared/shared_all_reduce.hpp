@@ -40,7 +40,7 @@ class SharedAllReduce final : public SharedOperation {
   void give(Cell& own) override;
   bool needs(int) const override { return true; }
   Result work() override;
-  void let_go(const Error&) override;
+  void let_go(const Error& error) override;
   std::vector<int> behind() const override;
 
  private:
@@ -59,6 +59,7 @@ class SharedAllReduce final : public SharedOperation {
   bool claim(int& rank, std::size_t& piece);
   void combine_piece(int rank, std::size_t piece);
   bool all_finished() const;
+  void withdraw();
 
   Result work_staged();
   Range block(int rank, std::size_t round) const;

@@ -18,10 +18,11 @@ void SharedOperation::clear() {
   segment_ = nullptr;
   phase_ = Phase::entering;
   next_ = 0;
+  gone_ = -1;
 }
 
 bool SharedOperation::step() {
-  if (trouble_) return false;
+  if (trouble_ || gone_ >= 0) return false;
   bool moved = false;
   if (phase_ == Phase::entering) {
     if (!enter()) return false;
@@ -35,8 +36,13 @@ bool SharedOperation::step() {
   }
   if (phase_ == Phase::working) {
     const Result result = work();
-    if (result == Result::complete) phase_ = Phase::complete;
-    moved |= result != Result::waits;
+    if (result == Result::moved) return true;
+    if (!stands()) {
+      look_for_ended();
+    } else if (result == Result::complete) {
+      phase_ = Phase::complete;
+      moved = true;
+    }
   }
   return moved;
 }
@@ -46,7 +52,7 @@ bool SharedOperation::enter() {
   if (!segment_->ready() || !segment_->is_next(epoch_)) return false;
   for (std::uint64_t epoch = segment_->agreed() + 1; epoch <= entry(); ++epoch) {
     for (int other = 0; other < segment_->size(); ++other)
-      if (other != segment_->rank() && (!segment_->begun(other, epoch) || !agree(other, epoch))) return false;
+      if (other != segment_->rank() && (!met(other, epoch) || !agree(other, epoch))) return false;
     segment_->agree(epoch);
   }
   Cell& own = segment_->cell(segment_->rank(), epoch_);
@@ -70,9 +76,33 @@ std::uint64_t SharedOperation::entry() const {
 bool SharedOperation::gather() {
   for (; next_ < segment_->size(); ++next_) {
     if (next_ == segment_->rank() || !needs(next_)) continue;
-    if (!segment_->begun(next_, epoch_) || !agree(next_, epoch_)) return false;
+    if (!met(next_, epoch_) || !agree(next_, epoch_)) return false;
   }
   return true;
+}
+
+// Returns whether this rank has begun the epoch. If it never will, the operation does not go on: a rank that has failed
+// says why, and one that has left said so long ago.
+bool SharedOperation::met(int rank, std::uint64_t epoch) {
+  const Presence presence = segment_->presence(rank, epoch);
+  if (presence == Presence::failed) gone_ = rank;
+  if (presence == Presence::left) {
+    const int member = segment_->member(rank);
+    trouble_ = {ErrorKind::peer_lost, group->name_of(member) + " has left the group",
+                group->members[static_cast<std::size_t>(member)].description};
+  }
+  return presence == Presence::begun;
+}
+
+bool SharedOperation::stands() const {
+  for (int rank = 0; rank < segment_->size(); ++rank)
+    if (rank != segment_->rank() && needs(rank) && !segment_->stands(rank, epoch_)) return false;
+  return true;
+}
+
+void SharedOperation::look_for_ended() {
+  for (int rank = 0; rank < segment_->size(); ++rank)
+    if (rank != segment_->rank() && needs(rank) && !met(rank, epoch_)) return;
 }
 
 bool SharedOperation::agree(int rank, std::uint64_t epoch) {
@@ -100,6 +130,7 @@ std::vector<int> SharedOperation::absent() const {
 }
 
 std::vector<int> SharedOperation::missing() const {
+  if (gone_ >= 0) return {segment_->member(gone_)};
   if (phase_ == Phase::working) return behind();
   std::vector<int> ranks = absent();
   if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(segment_->place_of(rank)); });
@@ -145,6 +176,7 @@ bool SharedOperation::crowded(const cpu_set_t& cpus) const {
 }
 
 bool SharedOperation::has_work() const {
+  if (gone_ >= 0) return false;
   switch (phase_) {
     case Phase::entering: return segment_->ready() && segment_->is_next(epoch_) && segment_->all_begun(entry());
     case Phase::gathering: return missing().empty();
@@ -155,7 +187,8 @@ bool SharedOperation::has_work() const {
 bool SharedOperation::read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes) {
   const int failure = segment_->read(rank, address, to, bytes);
   if (failure == 0) return true;
-  trouble_ = group->unreadable(segment_->member(rank), failure);
+  look_for_ended();  // a rank that takes part no more may have given its memory back
+  if (gone_ < 0 && !trouble_) trouble_ = group->unreadable(segment_->member(rank), failure);
   return false;
 }
 

@@ -14,7 +14,7 @@ class SharedOperation : public Operation {
   std::vector<int> missing() const final;
   std::vector<int> absent() const final;
   bool has_work() const final;
-  bool needs_links() const final { return segment_ == nullptr || !segment_->ready(); }
+  bool needs_links() const final { return segment_ == nullptr || !segment_->ready() || gone_ >= 0; }
   int neighbour() const final;
   bool crowded(const cpu_set_t& cpus) const final;
 
@@ -23,6 +23,7 @@ class SharedOperation : public Operation {
 
   void begin() final;
   void end() override { segment_->finish(epoch_); }
+  void let_go(const Error&) override { segment_->end(Ending::failed); }
   void clear() override;
 
   // Puts the data of this rank where the others see them: into its cell, its slot, or its arena.
@@ -37,6 +38,10 @@ class SharedOperation : public Operation {
   // The ranks that `work` waits for.
   virtual std::vector<int> behind() const { return {}; }
 
+  // Whether all ranks that it needs are still in this epoch, so that what was read from their memory counts.
+  bool stands() const;
+  // Whether the others see this rank's data.
+  bool shown() const { return phase_ != Phase::entering; }
   // Reads memory of the process of `rank`. Returns false, and notes trouble, if that process is gone.
   bool read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
 
@@ -48,14 +53,17 @@ class SharedOperation : public Operation {
 
   bool enter();
   bool gather();
+  bool met(int rank, std::uint64_t epoch);
   bool agree(int rank, std::uint64_t epoch);
+  void look_for_ended();
   // The epoch that all ranks must have begun before this rank may begin its own.
   std::uint64_t entry() const;
   std::uint64_t last_whole_epoch() const;
   std::vector<int> absent_from(std::uint64_t epoch) const;
 
   Phase phase_ = Phase::entering;
-  int next_ = 0;  // all ranks before this one have begun, or need not
+  int next_ = 0;   // all ranks before this one have begun, or need not
+  int gone_ = -1;  // a rank that it needs and that has failed; why follows over the link
 };
 
 }  // namespace paceline

@@ -18,6 +18,26 @@ constexpr std::size_t kMegabyte = std::size_t{1} << 20;
 
 }  // namespace
 
+TEST(peers_do_not_reach_memory_that_was_detached) {
+  Arena arena(64 * kMegabyte);
+  const PeerArena peer{Descriptor(::dup(arena.descriptor()))};
+  for (const std::size_t bytes : {std::size_t{70'000}, 3 * kMegabyte + 5}) {
+    std::byte* const memory = arena.allocate(bytes);
+    std::byte* const other = arena.allocate(bytes);
+    std::fill_n(memory, bytes, std::byte{1});
+    const auto at_peer = [&](const std::byte* at) { return peer.at(arena.offset_of(at), 1); };
+    *at_peer(memory) = std::byte{2};
+    CHECK(memory[0] == std::byte{2});
+    arena.detach(memory, bytes);
+    CHECK(memory[0] == std::byte{2} && memory[bytes - 1] == std::byte{1});  // it keeps what it holds
+    *at_peer(memory) = *at_peer(memory + bytes - 1) = *at_peer(other) = std::byte{3};
+    CHECK(memory[0] == std::byte{2} && memory[bytes - 1] == std::byte{1} && other[0] == std::byte{3});
+    CHECK(!arena.holds(memory, bytes) && !arena.holds(memory + bytes - 1, 1) && arena.holds(other, bytes));
+    arena.release(memory);
+    CHECK(arena.allocate(bytes) != memory);  // peers may still write there
+  }
+}
+
 TEST(an_arena_gives_memory_that_does_not_overlap_and_takes_it_back) {
   Arena arena(16 * kMegabyte);
   std::mt19937 random(5);

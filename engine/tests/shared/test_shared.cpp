@@ -247,7 +247,7 @@ TEST(groups_come_and_go_and_give_their_memory_back) {
   });
 }
 
-TEST(a_failed_all_reduce_in_place_retires_its_buffer) {
+TEST(a_failed_all_reduce_in_place_gives_its_buffer_back) {
   World world(2, [](int, int) { return Wire::shm; }, false, 0.2);
   world.run([&](Rank& r) {
     if (r.rank == 1) return;
@@ -261,7 +261,7 @@ TEST(a_failed_all_reduce_in_place_retires_its_buffer) {
     CHECK(failed);
     const std::size_t held = world.arena(0).allocated();
     world.arena(0).release(memory);
-    CHECK(world.arena(0).allocated() == held);
+    CHECK(world.arena(0).allocated() == held - kMegabyte);  // no other rank will ever touch it
   });
 }
 

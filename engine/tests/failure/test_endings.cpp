@@ -1,0 +1,115 @@
+// Memory of a call that has ended is nobody's but its owner's, and who comes late hears of the end.
+#include <algorithm>
+#include <array>
+#include <barrier>
+#include <thread>
+
+#include "tests/world.hpp"
+
+using namespace paceline;
+using namespace paceline::test;
+
+namespace {
+
+constexpr std::size_t kLarge = std::size_t{1} << 20;  // bytes
+
+// Memory of an arena for as long as this lives.
+class Allocated {
+ public:
+  Allocated(Arena& arena, std::size_t bytes) : arena_(arena), memory_(arena.allocate(bytes)), bytes_(bytes) {}
+  ~Allocated() { arena_.release(memory_); }
+  Allocated(const Allocated&) = delete;
+  Allocated& operator=(const Allocated&) = delete;
+  std::byte* get() const { return memory_; }
+  void fill(int value) { std::fill_n(memory_, bytes_, static_cast<std::byte>(value)); }
+  bool holds(int value) const {
+    return std::all_of(memory_, memory_ + bytes_,
+                       [=](std::byte byte) { return byte == static_cast<std::byte>(value); });
+  }
+
+ private:
+  Arena& arena_;
+  std::byte* memory_;
+  std::size_t bytes_;
+};
+
+using Call = std::function<Handle(Rank&, std::byte* data, std::size_t bytes, Mode mode)>;
+
+// What rank 0 can begin without rank 1, and rank 1 takes part in later. `data` holds twice as many bytes.
+const std::array<Call, 5> kCalls = {
+    [](Rank& r, std::byte* data, std::size_t bytes, Mode mode) {
+      return all_reduce(*r.engine, *r.group, data, bytes, DType::uint8, Op::sum, 1, mode);
+    },
+    [](Rank& r, std::byte* data, std::size_t bytes, Mode mode) {
+      return reduce(*r.engine, *r.group, data, bytes, DType::uint8, Op::sum, 1, 0, mode);
+    },
+    [](Rank& r, std::byte* data, std::size_t bytes, Mode mode) {
+      return all_gather(*r.engine, *r.group, data + bytes, data, bytes / 2, DType::uint8, mode);
+    },
+    [](Rank& r, std::byte* data, std::size_t bytes, Mode mode) {
+      return reduce_scatter(*r.engine, *r.group, data, data + bytes, bytes / 2, DType::uint8, Op::sum, 1, mode);
+    },
+    [](Rank& r, std::byte* data, std::size_t bytes, Mode mode) {
+      return r.rank == 0 ? send(*r.engine, *r.group, data, bytes, DType::uint8, 1, 0, mode)
+                         : receive(*r.engine, *r.group, data, bytes, DType::uint8, 0, 0, mode);
+    },
+};
+
+void over_every_wire(const std::function<void(Wire)>& body) {
+  for (const Wire wire : {Wire::shm, Wire::staged, Wire::tcp}) body(wire);
+}
+
+}  // namespace
+
+TEST(a_late_rank_hears_that_a_call_has_failed_and_touches_no_memory_of_it) {
+  over_every_wire([](Wire wire) {
+    for (const std::size_t bytes : {std::size_t{8}, std::size_t{20'000}, kLarge}) {
+      for (std::size_t call = 0; call < kCalls.size(); ++call) {
+        if (call == 4 && bytes < kLarge) continue;  // a small message is on its way at once
+        World world(2, [=](int, int) { return wire; });
+        std::barrier turn(2);
+        world.run([&](Rank& r) {
+          Allocated data(world.arena(r.rank), 2 * bytes);
+          data.fill(1);
+          if (r.rank == 0) {
+            const auto early = kCalls[call](r, data.get(), bytes, Mode::async);
+            const auto error = failure_of([&] { r.engine->wait(*early, std::chrono::milliseconds(100)); });
+            CHECK(error.kind == ErrorKind::timeout);
+            data.fill(100);
+            turn.arrive_and_wait();
+            turn.arrive_and_wait();
+            CHECK(data.holds(100));
+          } else {
+            turn.arrive_and_wait();
+            const auto error = failure_of([&] { kCalls[call](r, data.get(), bytes, Mode::blocking); });
+            CHECK(error.kind == ErrorKind::timeout);
+            CHECK(contains(error.message, " on rank 0 (thread)"));
+            turn.arrive_and_wait();
+          }
+        });
+      }
+    }
+  });
+}
+
+TEST(a_rank_that_gives_up_amid_an_all_reduce_has_its_buffer_for_itself) {
+  for (int round = 0; round < 20; ++round) {
+    World world(3, [](int, int) { return Wire::shm; }, plans_for(3, false));
+    std::barrier turn(3);
+    world.run([&](Rank& r) {
+      Allocated data(world.arena(r.rank), 8 * kLarge);
+      data.fill(1);
+      turn.arrive_and_wait();
+      const auto sum = all_reduce(*r.engine, *r.group, data.get(), 8 * kLarge, DType::uint8, Op::sum, 1, Mode::async);
+      if (r.rank == 0) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50 * round));
+        r.engine->abort(*r.group, "enough");
+        data.fill(100);
+      } else {
+        failure_of([&] { r.engine->wait(*sum, std::chrono::seconds(-1)); });
+      }
+      turn.arrive_and_wait();
+      if (r.rank == 0) CHECK(data.holds(100));
+    });
+  }
+}
