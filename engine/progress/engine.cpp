@@ -96,9 +96,22 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
 void Engine::remove_group(Group& group) {
   auto lock = enter();
   const auto open = groups_.find(group.channel);
+  if (open != nullptr) leave_groups({open});
   const Error unraised = open != nullptr ? farewell_.part(lock, {open}) : Error();
   groups_.drop(group);
   if (unraised) throw Failure(unraised);
+}
+
+// What peers have done by now counts as done.
+void Engine::leave_groups(const std::vector<std::shared_ptr<Group>>& groups) {
+  if (operations_.empty()) return;
+  sockets_.poll();
+  loop_.poll_links();
+  for (std::size_t i = 0; i < operations_.size(); ++i)
+    if (const auto operation = operations_[i]; !operation->over()) loop_.step(*operation);
+  operations_.retire();
+  for (const auto& group : groups) failures_.leave(*group);
+  operations_.retire();
 }
 
 void Engine::set_plans(Group& group, Plans plans) {
@@ -282,6 +295,7 @@ void Engine::close() {
 Error Engine::end() {
   auto lock = enter();
   if (closed_) return {};
+  leave_groups(groups_.all());
   Error unraised = farewell_.part(lock, groups_.all());
   if (closed_) return unraised;
   guests_.send_away();

@@ -163,6 +163,7 @@ class Engine final : private LoopHost {
   void read_if_idle();
   void check_open() const;
   void check_open(Group& group, const Fingerprint& what) const;
+  void leave_groups(const std::vector<std::shared_ptr<Group>>& groups);
   Error end();
   std::shared_ptr<Operation> launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,
                                     std::size_t bytes, Mode mode);

@@ -13,6 +13,7 @@ void Failures::fail(Group& group, const Error& error) {
   if (group.error) return;
   group.error = error;
   first_error_.note(error);
+  if (group.segment != nullptr) group.segment->end(Ending::failed);
   for (const auto& operation : operations_) {
     if (operation->group != &group || operation->over()) continue;
     operation->group_failed(error);
@@ -31,6 +32,18 @@ void Failures::fail(Group& group, const Error& error) {
   for (const Member& member : group.members) {
     if (!peers_.reaches(member.peer)) continue;
     while (!member.link->flush() && Clock::now() < deadline) std::this_thread::yield();
+  }
+}
+
+// A coordinator says itself what becomes of its requests.
+void Failures::leave(Group& group) {
+  if (group.use != Group::Use::callers) return;
+  for (const auto& operation : operations_) {
+    if (operation->group != &group || operation->over()) continue;
+    return fail(group, {ErrorKind::aborted,
+                        group.name_of(group.rank) + " has closed the group while " + operation->description() +
+                            " was under way",
+                        description_});
   }
 }
 

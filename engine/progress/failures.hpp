@@ -23,6 +23,8 @@ class Failures {
 
   // Fails the group here, and tells its other ranks.
   void fail(Group& group, const Error& error);
+  // This rank leaves the group: if something is under way there, that fails on all ranks.
+  void leave(Group& group);
   // Fails the group of an operation whose last step found something wrong.
   void fail_for_trouble(const Operation& operation);
   // Fails the group of an operation that waits for a rank that is lost.

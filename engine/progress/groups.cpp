@@ -69,6 +69,9 @@ void Groups::share_segment(Group& group, std::vector<int> machine) {
 
 void Groups::drop(Group& group) {
   if (!groups_.contains(group.channel)) return;
+  // What is under way fails with the group on other ranks, too, and it is for the caller to say why.
+  const bool under_way = operations_.any([&](const Operation& each) { return each.group == &group && !each.over(); });
+  if (group.segment != nullptr) group.segment->end(under_way ? Ending::failed : Ending::left);
   operations_.fail_all({ErrorKind::aborted, "its group was closed"}, &group);
   if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
   group.matcher.clear();
@@ -86,7 +89,10 @@ void Groups::clear() {
   for (auto& [channel, group] : groups_) {
     if (!group->error) group->error = {ErrorKind::aborted, "the engine is closed"};
     group->matcher.clear();
-    if (group->segment != nullptr) group->segment->depart();
+    if (group->segment != nullptr) {
+      group->segment->end(Ending::left);
+      group->segment->depart();
+    }
     group->segment.reset();
     forget_links(*group);
   }

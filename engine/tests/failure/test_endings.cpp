@@ -113,3 +113,57 @@ TEST(a_rank_that_gives_up_amid_an_all_reduce_has_its_buffer_for_itself) {
     });
   }
 }
+
+TEST(closing_with_something_under_way_fails_it_on_all_ranks) {
+  over_every_wire([](Wire wire) {
+    for (const bool engine_closes : {false, true}) {
+      for (std::size_t call = 0; call < kCalls.size(); ++call) {
+        World world(2, [=](int, int) { return wire; });
+        std::barrier turn(2);
+        world.run([&](Rank& r) {
+          Allocated data(world.arena(r.rank), 2 * kLarge);
+          data.fill(7);
+          if (r.rank == 0) {
+            const auto handle = kCalls[call](r, data.get(), kLarge, Mode::async);
+            failure_of([&] { engine_closes ? r.engine->close() : r.engine->remove_group(*r.group); });
+            CHECK(handle->error().kind == ErrorKind::aborted);
+            data.fill(9);
+            turn.arrive_and_wait();
+            turn.arrive_and_wait();
+            CHECK(data.holds(9));
+          } else {
+            turn.arrive_and_wait();
+            const auto error = failure_of([&] { kCalls[call](r, data.get(), kLarge, Mode::blocking); });
+            CHECK(error.kind == ErrorKind::aborted);
+            CHECK(contains(error.message, "rank 0 (thread) has closed the group while "));
+            turn.arrive_and_wait();
+          }
+        });
+      }
+    }
+  });
+}
+
+TEST(who_leaves_in_good_order_leaves_what_it_has_done) {
+  World world(2, [](int, int) { return Wire::shm; });
+  std::barrier turn(2);
+  world.run([&](Rank& r) {
+    std::vector<float> data(100, r.rank == 0 ? 7 : 0);
+    const auto call = [&] {
+      broadcast(*r.engine, *r.group, bytes(data), data.size(), DType::float32, 0, Mode::blocking);
+    };
+    if (r.rank == 0) {
+      call();
+      r.engine->remove_group(*r.group);
+      turn.arrive_and_wait();
+    } else {
+      turn.arrive_and_wait();
+      call();
+      CHECK(data[99] == 7);
+      const auto error = failure_of(call);
+      CHECK(error.kind == ErrorKind::peer_lost);
+      CHECK(contains(error.message, "rank 0 (thread) has left the group"));
+    }
+    turn.arrive_and_wait();
+  });
+}

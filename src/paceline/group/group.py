@@ -367,6 +367,7 @@ class Group:
     def close(self) -> None:
         """Leave this group; the links to the other processes stay for other groups, until the process ends.
 
+        What is still under way fails with Aborted, on this rank and on all others that take part in it.
         If the last collective between machines had a root, waits up to 1 s until it is known that all ranks named the
         same one. Raises Mismatch if they did not.
         """
