@@ -116,16 +116,29 @@ class Link {
   virtual const PeerArena* arena() const { return nullptr; }
   // Rings at a peer that sleeps. The caller has written what the peer must see, and has passed a full fence since.
   virtual void wake() {}
-  // Tries to send everything that is queued. Returns true once it is sent.
+  // Tries to send everything of its own that is queued, and wakes a peer that makes no room. Returns true once it is
+  // sent. A queue of messages is for their operations to wait for.
   virtual bool flush() = 0;
   // Whether the conversation has ended: the peer is gone.
   virtual bool lost() const = 0;
+  // Counts this link in `links` while something is queued in it that has to wait for room.
+  void count_waiting_in(std::size_t& links) { waiting_links_ = &links; }
   // Ends the conversation in good order. What was written still reaches the peer.
   virtual void hang_up() {}
   virtual void forget_after_fork() = 0;
 
+ protected:
+  void set_waiting(bool waits) {
+    if (waits == waits_) return;
+    waits_ = waits;
+    if (waiting_links_ != nullptr) *waiting_links_ += waits ? 1 : std::size_t(-1);
+  }
+  bool waits() const { return waits_; }
+
  private:
   int peer_;
+  bool waits_ = false;
+  std::size_t* waiting_links_ = nullptr;
 };
 
 }  // namespace paceline

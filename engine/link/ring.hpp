@@ -48,10 +48,10 @@ class RingWriter {
  public:
   RingWriter(RingMemory& ring, Cursor& consumed) : ring_(ring), consumed_(consumed) {}
 
-  // Returns false if there is no room now.
-  bool write(const Header& header, const std::byte* payload, std::size_t size) {
+  // Returns false if there is no room now. Leaves at least `spare` slots free.
+  bool write(const Header& header, const std::byte* payload, std::size_t size, std::size_t spare = 0) {
     const std::size_t needed = slots_for(size);
-    if (!has_room(needed + 1)) return false;
+    if (!has_room(needed + 1 + spare)) return false;
     Slot& first = ring_.slots[position_ % kSlots];
     std::memcpy(first.bytes, &header, sizeof header);
     const std::size_t head = std::min(size, kInlineBytes);
@@ -65,6 +65,13 @@ class RingWriter {
     first.stamp.store(position_ + 1, std::memory_order_release);
     position_ += needed;
     return true;
+  }
+
+  // Where the next record begins; whether the reader has read all records before `position`.
+  std::uint64_t position() const { return position_; }
+  bool was_read(std::uint64_t position) {
+    if (consumed_seen_ < position) consumed_seen_ = consumed_.position.load(std::memory_order_acquire);
+    return consumed_seen_ >= position;
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include "memory/remote.hpp"
 
@@ -21,6 +22,9 @@ std::size_t record_payload(const Header& header) {
     default: return 0;
   }
 }
+
+// Frames that mean the same wherever they come between messages.
+bool is_urgent(Frame frame) { return frame == Frame::ack || frame == Frame::grant || frame == Frame::abort; }
 
 // This bit marks the place of an offer as an offset in the sender's arena. No address has it.
 constexpr std::uint64_t kInArena = std::uint64_t{1} << 63;
@@ -49,7 +53,8 @@ ShmLink::ShmLink(int peer, ShmPeer reach, const Arena& own)
 ShmLink::~ShmLink() = default;
 
 bool ShmLink::put(const Header& header, const std::byte* payload, std::size_t size) {
-  if (!writer_.write(header, payload, size)) return false;
+  const bool control = is_urgent(header.frame) || header.frame == Frame::goodbye;
+  if (!writer_.write(header, payload, size, control ? 0 : kControlSlots)) return false;
   must_hear(header.frame == Frame::ack     ? Parked::for_everything
             : header.frame == Frame::eager ? Parked::for_news
                                            : Parked::for_room);
@@ -88,21 +93,33 @@ void ShmLink::post(Message& send) {
 
 void ShmLink::control(const Header& header, std::string_view payload) {
   if (lost_) return;
+  if (header.frame == Frame::status) return queue_status(header);
   const auto* bytes = reinterpret_cast<const std::byte*>(payload.data());
-  if (queue_.empty() && put(header, bytes, payload.size())) {
+  std::deque<Queued>& queue = is_urgent(header.frame) ? urgent_ : queue_;
+  if (queue.empty() && put(header, bytes, payload.size())) {
     ring_doorbell();
     return;
   }
-  queue_.push_back({nullptr, header, {bytes, bytes + payload.size()}});
+  queue.push_back({nullptr, header, {bytes, bytes + payload.size()}});
+  tell_hunger();
+}
+
+// A peer that does not read for long needs no more than the newest status.
+void ShmLink::queue_status(const Header& header) {
+  std::erase_if(statuses_, [&](const Header& other) { return other.channel == header.channel; });
+  statuses_.push_back(header);
+  move_queue();
+  if (rings_from_ != kNothing) ring_doorbell();
   tell_hunger();
 }
 
 // A side that makes room wakes its peer only if the peer waits for room. A peer that sleeps on a full ring makes none.
 void ShmLink::tell_hunger() {
-  const bool starved = !queue_.empty() || !streams_out_.empty();
-  if (starved == starved_) return;
+  const bool starved = !lost_ && (!urgent_.empty() || !queue_.empty() || !statuses_.empty() || !streams_out_.empty());
+  if (!starved) alerted_ = false;
+  if (starved == waits()) return;
   memory_.starved[side_].position.store(starved ? 1 : 0, std::memory_order_relaxed);
-  starved_ = starved;
+  set_waiting(starved);
   if (!starved) return;
   must_hear(Parked::for_room);
   ring_doorbell();
@@ -110,11 +127,17 @@ void ShmLink::tell_hunger() {
 
 bool ShmLink::move_queue() {
   bool moved = false;
+  for (; !urgent_.empty() && put(urgent_.front()); moved = true) urgent_.pop_front();
   while (!queue_.empty()) {
     Queued& next = queue_.front();
-    if (!(next.send != nullptr ? put(*next.send) : put(next.header, next.payload.data(), next.payload.size()))) break;
+    if (!(next.send != nullptr ? put(*next.send) : put(next))) break;
     if (next.send != nullptr) next.send->queued = false;
     queue_.pop_front();
+    moved = true;
+  }
+  while (!statuses_.empty() && queue_.empty() && writer_.was_read(status_end_) && put(statuses_.front(), nullptr, 0)) {
+    statuses_.erase(statuses_.begin());
+    status_end_ = writer_.position();
     moved = true;
   }
   return moved;
@@ -147,8 +170,8 @@ bool ShmLink::move_streams() {
 
 bool ShmLink::poll(Inbox& inbox) {
   bool moved = false;
-  if (!lost_ && (!queue_.empty() || !streams_out_.empty())) {
-    if (queue_.empty() || move_queue()) moved = true;
+  if (!lost_ && (waits() || !streams_out_.empty())) {
+    moved = move_queue();
     moved |= move_streams();
     tell_hunger();
   }
@@ -252,6 +275,7 @@ void ShmLink::cancel(Message& send) {
   std::erase_if(queue_, [&](const Queued& queued) { return queued.send == &send; });
   std::erase(streams_out_, &send);
   offers_.erase(send.header.id);
+  tell_hunger();
 }
 
 void ShmLink::cancel(StreamSink& sink) {
@@ -279,6 +303,7 @@ void ShmLink::on_readable(Inbox& inbox) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     poll(inbox);  // what the peer wrote before it ended counts
     lost_ = true;
+    tell_hunger();
     if (!refused_) inbox.lost(peer(), "");
   }
 }
@@ -294,6 +319,10 @@ void ShmLink::ring_doorbell() {
 void ShmLink::wake() {
   auto& parked = theirs_.header().parked;
   if (parked.load(std::memory_order_relaxed) == Parked::no || parked.exchange(Parked::no) == Parked::no) return;
+  ring_socket();
+}
+
+void ShmLink::ring_socket() {
   const char byte = 0;
   (void)::send(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -301,8 +330,13 @@ void ShmLink::wake() {
 bool ShmLink::flush() {
   if (lost_) return true;
   move_queue();
+  tell_hunger();
   if (rings_from_ != kNothing) ring_doorbell();
-  return queue_.empty();
+  if (urgent_.empty() && std::ranges::all_of(queue_, [](const Queued& each) { return each.send != nullptr; }))
+    return true;
+  // A peer that is idle does not say that it sleeps.
+  if (!std::exchange(alerted_, true)) ring_socket();
+  return false;
 }
 
 }  // namespace paceline

@@ -17,6 +17,9 @@
 namespace paceline {
 
 inline constexpr std::size_t kBulkSlots = 4;
+// Slots of the ring that only acknowledgements, grants, aborts and the goodbye may use: a peer that does not read hears
+// them all the same, and an abort of the longest text fits.
+inline constexpr std::size_t kControlSlots = 32;
 inline constexpr std::size_t kBulkBytes = std::size_t{128} << 10;
 
 struct BulkMemory {
@@ -83,8 +86,10 @@ class ShmLink final : public Link {
   };
 
   bool put(const Header& header, const std::byte* payload, std::size_t size);
+  bool put(const Queued& frame) { return put(frame.header, frame.payload.data(), frame.payload.size()); }
   bool put(Message& send);
   void must_hear(Parked level) { rings_from_ = std::min(rings_from_, level); }
+  void queue_status(const Header& header);
   bool move_queue();
   bool move_streams();
   bool take_record(const Header& header, Inbox& inbox);
@@ -92,6 +97,7 @@ class ShmLink final : public Link {
   void take_stream(const Header& header);
   void tell_hunger();
   void ring_doorbell();
+  void ring_socket();
 
   static constexpr Parked kNothing{~std::uint32_t{0}};
 
@@ -110,8 +116,11 @@ class ShmLink final : public Link {
   bool lost_ = false;
   bool refused_ = false;          // what the peer sends is garbled, and not read any more
   Parked rings_from_ = kNothing;  // a peer must be woken for what was written if it sleeps for this much at least
-  bool starved_ = false;
+  bool alerted_ = false;          // the peer was woken to make room
+  std::deque<Queued> urgent_;     // frames that need not stay behind others
   std::deque<Queued> queue_;
+  std::vector<Header> statuses_;  // the newest of each channel; one at a time is in the ring
+  std::uint64_t status_end_ = 0;  // where the last one that was put there ends
   std::unordered_map<std::uint64_t, Message*> offers_;
   std::deque<Message*> streams_out_;
   std::unordered_map<std::uint64_t, Stream> streams_in_;

@@ -89,6 +89,7 @@ bool TcpLink::write_some() {
     finished(out);
     queue_.pop_front();
   }
+  set_waiting(!lost_ && wants_write());
   return moved;
 }
 
@@ -129,6 +130,7 @@ bool TcpLink::flush() {
 void TcpLink::fail(Inbox& inbox, const std::string& reason) {
   if (lost_) return;
   lost_ = true;
+  set_waiting(false);
   inbox.lost(peer(), reason);
 }
 
@@ -264,6 +266,7 @@ void TcpLink::cancel(Message& send) {
   }
   std::erase(streams_out_, &send);
   if (send.offered) offers_.erase(send.header.id);
+  set_waiting(!lost_ && wants_write());
 }
 
 void TcpLink::cancel(StreamSink& sink) {

@@ -14,9 +14,21 @@ void Deadlines::check() {
       time_out(operation);
     } else if (operation.probes && now - operation.probed >= kProbeAfter) {
       operation.probed = now;
-      whereabouts_.report_wait(operation);
+      if (is_oldest(i)) whereabouts_.report_wait(operation);
     }
   }
+}
+
+// The others of its group wait for the oldest collective.
+bool Deadlines::is_oldest(std::size_t index) const {
+  const Operation& operation = *operations_[index];
+  for (std::size_t i = 0; i < index; ++i) {
+    const Operation& older = *operations_[i];
+    if (older.group == operation.group && older.probes && !older.over() &&
+        !is_point_to_point(older.what.collective))
+      return false;
+  }
+  return true;
 }
 
 // Fails the group, and says whom the operation waits for.

@@ -20,6 +20,7 @@ class Deadlines {
 
  private:
   void time_out(const Operation& operation);
+  bool is_oldest(std::size_t index) const;
 
   const ActiveOperations& operations_;
   Whereabouts& whereabouts_;

@@ -81,6 +81,7 @@ int Engine::add_shm_peer(ShmPeer reach, std::string description) {
 std::shared_ptr<Group> Engine::add_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                          std::chrono::duration<double> timeout, Plans plans) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   return make_group(channel, rank, peers, timeout, std::move(plans));
 }
 
@@ -95,6 +96,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
 
 void Engine::remove_group(Group& group) {
   auto lock = enter();
+  const Leaving leaving(*this);
   const auto open = groups_.find(group.channel);
   if (open != nullptr) leave_groups({open});
   const Error unraised = open != nullptr ? farewell_.part(lock, {open}) : Error();
@@ -182,6 +184,7 @@ void Engine::finish_large(const Group& group) {
 
 std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, std::shared_ptr<Operation> operation,
                                           std::size_t bytes, Mode mode) {
+  const Leaving leaving(*this);
   Operation& op = *operation;
   const Event& event = operations_.open_event(group, op, bytes);
   const bool alone = operations_.empty() && mode == Mode::blocking && !peers_.any_lost();
@@ -233,10 +236,22 @@ void Engine::step_now(Operation& operation) {
   if (operation.over()) operations_.retire();
   if (sleepers_.listening()) sleepers_.wakeups().set_alarm(operation.wake);
   parking_.leave_to_server(operation.has_work() || operation.trouble());
+  leave_queues();
+}
+
+void Engine::drop_group(Group& group) {
+  groups_.drop(group);
+  leave_queues();
+}
+
+void Engine::fail_group(Group& group, const Error& error) {
+  failures_.fail(group, error);
+  leave_queues();
 }
 
 void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
   auto lock = enter();
+  const Leaving leaving(*this);
   if (timeout.count() >= 0) {
     operation.deadline = std::min(operation.deadline, Clock::now() + on_clock(timeout));
   }
@@ -247,6 +262,7 @@ void Engine::wait(Operation& operation, std::chrono::duration<double> timeout) {
 
 bool Engine::is_over(Operation& operation) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   if (!operation.over() && operation.patient()) {
     loop_.poll_links();
     if (!operation.over()) loop_.step(operation);
@@ -257,6 +273,7 @@ bool Engine::is_over(Operation& operation) {
 
 bool Engine::notify(Operation& operation) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   if (operation.over()) return false;
   operation.notify = true;
   // It is patient no more.
@@ -283,6 +300,7 @@ std::vector<std::uint64_t> Engine::serve() {
 
 void Engine::abort(Group& group, const std::string& reason) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   if (closed_) return;
   failures_.fail(group, {ErrorKind::aborted, group.name_of(group.rank) + " aborted: " + reason, description_});
   operations_.retire();
@@ -337,11 +355,13 @@ void Engine::annotate(std::uint64_t operation, std::string words) {
 
 void Engine::tell_line(std::string_view line) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   if (operations_.empty()) whereabouts_.tell_line(line, operations_.last_id());
 }
 
 std::uint64_t Engine::ask(std::string_view words) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   return questions_.ask(words);
 }
 
@@ -359,6 +379,7 @@ std::vector<Question> Engine::questions() {
 
 void Engine::answer(const Question& question, std::string_view content) {
   const auto lock = enter();
+  const Leaving leaving(*this);
   questions_.answer(question, content);
 }
 

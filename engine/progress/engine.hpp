@@ -145,8 +145,8 @@ class Engine final : private LoopHost {
   void dismiss(LoopGuest& guest) override { guests_.dismiss(guest); }
   std::shared_ptr<Group> make_group(std::uint64_t channel, int rank, const std::vector<int>& peers,
                                     std::chrono::duration<double> timeout, Plans plans) override;
-  void drop_group(Group& group) override { groups_.drop(group); }
-  void fail_group(Group& group, const Error& error) override { failures_.fail(group, error); }
+  void drop_group(Group& group) override;
+  void fail_group(Group& group, const Error& error) override;
   void close_channel(std::uint64_t channel) override { groups_.close_channel(channel); }
   bool is_closed(std::uint64_t channel) const override { return groups_.is_closed(channel); }
   bool reaches(const Member& member) const override { return member.link != nullptr && peers_.reaches(member.peer); }
@@ -160,6 +160,20 @@ class Engine final : private LoopHost {
   std::uint64_t coordination_cpu_ns() const override { return guests_.cpu_ns(); }
   void count_carrying(bool carries) override { guests_.count_carrying(carries); }
 
+  // What a call has left in queues is for the server to send.
+  class Leaving {
+   public:
+    explicit Leaving(Engine& engine) : engine_(engine) {}
+    ~Leaving() { engine_.leave_queues(); }
+    Leaving(const Leaving&) = delete;
+    Leaving& operator=(const Leaving&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+  void leave_queues() {
+    if (peers_.any_waiting() && waiting_.is_idle()) parking_.leave_queues();
+  }
   void read_if_idle();
   void check_open() const;
   void check_open(Group& group, const Fingerprint& what) const;
@@ -186,7 +200,7 @@ class Engine final : private LoopHost {
   Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, questions_, failures_};
   Sockets sockets_{peers_, sleepers_.wakeups(), delivery_};
   Loop loop_{peers_, sockets_, delivery_, operations_, failures_, deadlines_, guests_};
-  Parking parking_{sleepers_, sockets_, loop_, operations_, deadlines_};
+  Parking parking_{peers_, sleepers_, sockets_, loop_, operations_, deadlines_};
   Waiting waiting_;
   Farewell farewell_{peers_, operations_, waiting_, whereabouts_, failures_, workspace_};
 };

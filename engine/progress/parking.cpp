@@ -5,7 +5,7 @@
 namespace paceline {
 
 void Parking::park(Sleepers::Lock& lock, CpuMeter& meter, bool server) {
-  const bool expecting = !operations_.empty();
+  const bool expecting = !operations_.empty() || peers_.any_waiting();
   if (sleepers_.listening()) {
     if (sleepers_.server_listens()) {
       sleepers_.wake_listener();  // peers do not ring for the server while callers wait: a caller takes its place
@@ -16,7 +16,7 @@ void Parking::park(Sleepers::Lock& lock, CpuMeter& meter, bool server) {
     return;
   }
   if (expecting && has_news(meter, server)) return;
-  sockets_.set_interest(expecting);
+  sockets_.set_interest(!operations_.empty());
   if (expecting) sleepers_.wakeups().set_alarm(deadlines_.next());
   meter.count();
   std::array<epoll_event, 64> events;
@@ -51,6 +51,13 @@ void Parking::leave_to_server(bool work) {
   sockets_.set_interest(true);
   // The listener fell asleep with no operation in sight. An alarm will do: to wake it at once would cost a switch.
   if (sleepers_.idle_listener()) sleepers_.wakeups().set_alarm(deadlines_.next());
+}
+
+// While something that is not patient is under way, there is a thread that sees to it.
+void Parking::leave_queues() {
+  if (!peers_.any_waiting() || !operations_.patient()) return;
+  if (!sleepers_.listening() || sleepers_.parked() == Parked::no) return sleepers_.wake_server();
+  sockets_.set_interest(!operations_.empty());
 }
 
 void Parking::leave_patient() {

@@ -11,8 +11,14 @@ namespace paceline {
 
 class Parking {
  public:
-  Parking(Sleepers& sleepers, Sockets& sockets, Loop& loop, ActiveOperations& operations, Deadlines& deadlines)
-      : sleepers_(sleepers), sockets_(sockets), loop_(loop), operations_(operations), deadlines_(deadlines) {}
+  Parking(const Peers& peers, Sleepers& sleepers, Sockets& sockets, Loop& loop, ActiveOperations& operations,
+          Deadlines& deadlines)
+      : peers_(peers),
+        sleepers_(sleepers),
+        sockets_(sockets),
+        loop_(loop),
+        operations_(operations),
+        deadlines_(deadlines) {}
 
   // Sleeps until a socket, a peer's doorbell or another thread has news. One thread listens; the others wait for it.
   // `server`: no caller waits.
@@ -23,9 +29,13 @@ class Parking {
   // The same, where all that is under way is patient: the server need not wake up for it, but for the clock.
   void leave_patient();
 
+  // The same, where links wait for room: the server asks peers to ring once there is some.
+  void leave_queues();
+
  private:
   bool has_news(CpuMeter& meter, bool server);
 
+  const Peers& peers_;
   Sleepers& sleepers_;
   Sockets& sockets_;
   Loop& loop_;

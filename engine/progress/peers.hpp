@@ -1,6 +1,7 @@
 // The processes that this one has a link to. Their handles are numbers from 0, in the order in which they were added.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -44,6 +45,7 @@ class Peers {
   int next_handle() const { return static_cast<int>(peers_.size()); }
   Peer& add(std::unique_ptr<Link> link, std::string description) {
     (link->name() == "shm" ? shm_links_ : tcp_links_).push_back(link.get());
+    link->count_waiting_in(waiting_links_);
     Peer& peer = *peers_.emplace_back(std::make_unique<Peer>());
     peer.link = std::move(link);
     peer.description = std::move(description);
@@ -53,6 +55,7 @@ class Peers {
     shm_links_.clear();
     tcp_links_.clear();
     peers_.clear();
+    waiting_links_ = 0;
   }
 
   bool has(int handle) const { return handle >= 0 && handle < next_handle(); }
@@ -69,6 +72,8 @@ class Peers {
 
   auto begin() { return peers_.begin(); }
   auto end() { return peers_.end(); }
+  // Whether a link has queued something for which there was no room. That is work, even if no operation waits for it.
+  bool any_waiting() const { return waiting_links_ > 0; }
   std::span<Link* const> shm_links() const { return shm_links_; }
   std::span<Link* const> tcp_links() const { return tcp_links_; }
 
@@ -77,6 +82,7 @@ class Peers {
   std::vector<Link*> shm_links_;
   std::vector<Link*> tcp_links_;
   bool any_lost_ = false;
+  std::size_t waiting_links_ = 0;
 };
 
 }  // namespace paceline

@@ -167,3 +167,63 @@ TEST(who_leaves_in_good_order_leaves_what_it_has_done) {
     turn.arrive_and_wait();
   });
 }
+
+TEST(a_peer_that_does_not_read_hears_an_abort_and_a_goodbye_behind_many_messages) {
+  for (const bool aborts : {true, false}) {
+    World world(2, [](int, int) { return Wire::shm; });
+    std::barrier turn(2);
+    world.run([&](Rank& r) {
+      std::vector<std::byte> data(kLargestRecord);
+      const std::array sizes{4096UL, 4096UL, aborts ? 4096UL : 1000UL};
+      if (r.rank == 0) {
+        for (const std::size_t size : sizes)
+          send(*r.engine, *r.group, data.data(), size, DType::uint8, 1, 0, Mode::async);
+        if (aborts) {
+          send(*r.engine, *r.group, data.data(), 3784, DType::uint8, 1, 0, Mode::async);
+          r.engine->abort(*r.group, std::string(2000, 'x'));
+        } else {
+          r.engine->close();
+        }
+        turn.arrive_and_wait();
+        return;
+      }
+      turn.arrive_and_wait();
+      if (aborts) {
+        CHECK(failure_of([&] { barrier(*r.engine, *r.group, Mode::blocking); }).kind == ErrorKind::aborted);
+        return;
+      }
+      for (const std::size_t size : sizes)
+        receive(*r.engine, *r.group, data.data(), size, DType::uint8, 0, 0, Mode::blocking);
+      const auto error = failure_of([&] { barrier(*r.engine, *r.group, Mode::blocking); });
+      CHECK(contains(error.message, "has left the job"));
+    });
+  }
+}
+
+// The news of a new group waits behind messages; rank 0 calls nothing any more.
+TEST(what_waits_for_room_is_sent_by_whoever_is_there) {
+  World world(2, [](int, int) { return Wire::shm; });
+  std::barrier turn(2);
+  world.run([&](Rank& r) {
+    std::vector<std::byte> data(3400);
+    if (r.rank == 0) {
+      for (int i = 0; i < 4; ++i) send(*r.engine, *r.group, data.data(), data.size(), DType::uint8, 1, 0, Mode::async);
+      const auto other = r.engine->add_group(43, 0, r.peers, std::chrono::seconds(60), plans_for(2, false));
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      return;
+    }
+    turn.arrive_and_wait();
+    const auto other = r.engine->add_group(43, 1, r.peers, std::chrono::seconds(60), plans_for(2, false));
+    for (int i = 0; i < 4; ++i)
+      receive(*r.engine, *r.group, data.data(), data.size(), DType::uint8, 0, 0, Mode::blocking);
+    const auto knows = [&] {
+      r.engine->is_over(*receive(*r.engine, *r.group, data.data(), 1, DType::uint8, 0, 1, Mode::async));
+      const auto lock = r.engine->host().enter();
+      return other->segment->ready();
+    };
+    while (!knows()) std::this_thread::yield();
+    turn.arrive_and_wait();
+    r.engine->abort(*r.group, "enough");
+  });
+}

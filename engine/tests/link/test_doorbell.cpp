@@ -37,14 +37,15 @@ struct Side {
 struct Pair {
   Side sides[2];
 
-  Pair() {
+  explicit Pair(bool readable = true) {
     int pair[2];
     CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     const auto memory = map_link_memory(create_link_memory());
     for (int side = 0; side < 2; ++side) {
       sides[side].socket = pair[side];
       sides[side].link = std::make_unique<ShmLink>(
-          1 - side, ShmPeer{Descriptor(pair[side]), memory, PeerArena(sides[1 - side].arena), side, ::getpid(), true},
+          1 - side,
+          ShmPeer{Descriptor(pair[side]), memory, PeerArena(sides[1 - side].arena), side, ::getpid(), readable},
           sides[side].arena);
     }
   }
@@ -114,4 +115,78 @@ TEST(room_wakes_who_waits_for_it) {
     from.link->poll(from.inbox);
   }
   CHECK(sends.back().done);
+}
+
+TEST(acknowledgements_find_room_behind_messages_that_nobody_reads) {
+  Pair pair;
+  auto& [from, to] = pair.sides;
+  const std::vector<std::byte> data(kLargestRecord + 1);
+  Message offer = message(data);
+  from.link->post(offer);
+  CHECK(to.link->poll(to.inbox));
+  const std::vector<std::byte> small(8);
+  std::vector<Message> sends(300, message(small));
+  for (Message& send : sends) to.link->post(send);
+  CHECK(!sends.back().done);
+  to.link->acknowledge(to.inbox.last);
+  CHECK(from.link->poll(from.inbox) && offer.done);
+}
+
+TEST(a_peer_that_is_awake_and_does_not_read_is_woken_for_a_last_word) {
+  Pair pair;
+  auto& [from, to] = pair.sides;
+  Header header;
+  header.frame = Frame::abort;
+  const std::string reason(1000, 'x');
+  header.length = reason.size();
+  for (int i = 0; i < 100; ++i) from.link->control(header, reason);
+  CHECK(!to.rung());
+  CHECK(!from.link->flush() && to.rung());
+  while (!from.link->flush()) {
+    CHECK(to.link->poll(to.inbox));
+    CHECK(!to.rung() || to.inbox.arrivals < 100);
+  }
+  to.link->poll(to.inbox);
+  CHECK(to.inbox.arrivals == 100);
+}
+
+TEST(a_peer_that_does_not_read_gets_one_status_and_then_the_newest) {
+  Pair pair;
+  auto& [from, to] = pair.sides;
+  Header header;
+  header.frame = Frame::status;
+  for (header.sequence = 1; header.sequence <= 1000; ++header.sequence) from.link->control(header, {});
+  const std::vector<std::byte> data(kLargestRecord);
+  Message send = message(data);
+  from.link->post(send);
+  CHECK(send.done);
+  CHECK(to.link->poll(to.inbox) && to.inbox.arrivals == 2);
+  CHECK(from.link->poll(from.inbox) && to.link->poll(to.inbox));
+  CHECK(to.inbox.arrivals == 3 && to.inbox.last.header.sequence == 1000);
+  CHECK(!from.link->poll(from.inbox) && !to.link->poll(to.inbox));
+}
+
+TEST(a_stream_that_waits_for_its_reader_is_no_work) {
+  class Sink final : public StreamSink {
+   public:
+    std::byte* window(std::size_t) override { return nullptr; }
+    void advance(std::size_t) override {}
+    void consume(const std::byte*, std::size_t size) override { taken += size; }
+    std::size_t taken = 0;
+  };
+  Pair pair(false);
+  auto& [from, to] = pair.sides;
+  const std::vector<std::byte> data(2 * kBulkSlots * kBulkBytes);
+  Message send = message(data);
+  from.link->post(send);
+  CHECK(to.link->poll(to.inbox));
+  Sink sink;
+  to.link->grant(to.inbox.last, sink);
+  CHECK(from.link->poll(from.inbox));
+  while (from.link->poll(from.inbox)) CHECK(sink.taken == 0);
+  CHECK(!send.done);
+  while (!send.done) {
+    CHECK(to.link->poll(to.inbox));
+    from.link->poll(from.inbox);
+  }
 }
