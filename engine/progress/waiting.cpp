@@ -100,6 +100,7 @@ void Waiting::wait(Sleepers::Lock& lock, Operation& operation) {
   Backoff backoff(small ? caller_budget_ : bulk_budget_);
   CpuMeter meter(guests_.cpu_ns());
   auto asked = Clock::now();
+  unsigned looks = 0;
   while (!operation.over()) {
     // A caller's own waiting is not coordination, but waiting that a policy wants is.
     if (!guests_.empty()) {
@@ -107,19 +108,21 @@ void Waiting::wait(Sleepers::Lock& lock, Operation& operation) {
       meter.turn_to(wanted == Rest::spin || wanted == Rest::yield ? CpuMeter::Work::coordination
                                                                   : CpuMeter::Work::other);
     }
+    bool slept = false;
     if (loop_.pass(meter)) {
       backoff.reset();
       if (contention_.is_contended()) EngineLock::offer(lock);
-      continue;
+    } else if (!operation.over()) {
+      if (small) placement_.note(operation);
+      slept = pause(lock, backoff, meter);
     }
-    if (operation.over()) break;
-    if (small) placement_.note(operation);
-    if (pause(lock, backoff, meter) && interrupted_) {
-      const auto now = Clock::now();
-      if (!sleepers_.take_signal() && now - asked < calibration::kAskAfter) continue;
-      asked = now;
-      check_interrupt(lock, operation);
-    }
+    // A caller that finds something to do all the time, or that spins because a policy wants it, has to hear of
+    // signals, too.
+    if (!interrupted_ || !(slept || ++looks % calibration::kPassesPerClock == 0)) continue;
+    const auto now = Clock::now();
+    if (!(slept && sleepers_.take_signal()) && now - asked < calibration::kAskAfter) continue;
+    asked = now;
+    if (!operation.over()) check_interrupt(lock, operation);
   }
 }
 
