@@ -31,8 +31,9 @@ void Board::log(std::span<const std::uint64_t> entry) {
 }
 
 // Other ranks need not wake up for an entry that waits for a cut, nor for a description: a rank that has handed in the
-// same request has written it, too.
+// same request has written it, too. But if others have written behind this one, they could not be read until now.
 void Board::notify(EntryKind kind) {
+  if (memory_.overtaken()) ring_ = true;
   if (waits_for_cut(kind)) return;
   if ((kind == EntryKind::define || kind == EntryKind::join) && alone()) return;
   ring_ = true;

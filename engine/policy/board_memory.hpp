@@ -43,6 +43,9 @@ class BoardMemory {
   // Appends to the log, which consists of entries of one or more words. Returns false if there is no room before other
   // ranks have read on.
   virtual bool append(std::span<const std::uint64_t> entry) = 0;
+  // Whether another rank had appended to the log behind the last entry of this one before that could be read. Ranks
+  // that it has woken found nothing to read, and may sleep again.
+  virtual bool overtaken() const { return false; }
   // Reads the entry at `position` and moves `position` on to the next one; returns false if there is none yet. Only
   // words that `rank` will not read again are overwritten. Positions begin at 0 and grow for ever.
   virtual bool read(int rank, std::uint64_t& position, std::vector<std::uint64_t>& entry) = 0;

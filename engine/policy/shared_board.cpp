@@ -92,6 +92,10 @@ bool SharedBoard::append(std::span<const std::uint64_t> entry) {
     to.word.store(entry[i], std::memory_order_relaxed);
     to.stamp.store(begin + i + 1, std::memory_order_release);
   }
+  // As with `wanted`: this rank sees that the tail has moved on, or a rank that appends later and then looks around
+  // sees the entry.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  overtaken_ = tail_->load(std::memory_order_relaxed) != begin + entry.size();
   return true;
 }
 

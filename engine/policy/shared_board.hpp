@@ -36,6 +36,7 @@ class SharedBoard : public BoardMemory {
   void want(bool begins) override;
   bool wanted() const override;
   bool append(std::span<const std::uint64_t> entry) override;
+  bool overtaken() const override { return overtaken_; }
   bool read(int rank, std::uint64_t& position, std::vector<std::uint64_t>& entry) override;
 
  private:
@@ -62,6 +63,7 @@ class SharedBoard : public BoardMemory {
   Line* lines_;
   Atom* slots_;
   Cell* cells_;
+  bool overtaken_ = false;
   std::uint64_t all_have_read_ = 0;  // the position before which all ranks had read, at the last look
 };
 

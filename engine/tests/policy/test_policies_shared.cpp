@@ -156,6 +156,27 @@ TEST(a_killed_process_leaves_nobody_spinning) {
   }
 }
 
+// Nobody need be woken for a description, unless another rank has written behind it and found that it could not be
+// read.
+TEST(ranks_are_woken_for_an_entry_that_kept_others_from_being_read) {
+  class Overtaken final : public PlainBoard {
+   public:
+    using PlainBoard::PlainBoard;
+    bool overtaken() const override { return true; }
+  };
+  const auto rings = [](BoardMemory& memory) {
+    const auto policy = make_policy("board", {.cycle_seconds = 0}, {0, {0, 0}}, {&memory});
+    policy->submit(shared("t"), 0);
+    bool any = false;
+    while (const auto action = policy->next()) any = any || std::holds_alternative<Ring>(*action);
+    return any;
+  };
+  PlainBoard plain(2, 64, 4096);
+  Overtaken overtaken(2, 64, 4096);
+  CHECK(!rings(plain));
+  CHECK(rings(overtaken));
+}
+
 TEST(a_board_says_what_it_needs) {
   const BoardShape shape{.ranks = 2, .slots = 64, .words = 4096};
   const Memory memory(shape);
