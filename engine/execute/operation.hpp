@@ -99,6 +99,8 @@ class Operation {
   virtual std::vector<int> missing() const = 0;
   virtual std::vector<int> absent() const = 0;
   bool involves(int rank) const;
+  // Whether one of these ranks, whichever it is, is all that it waits for.
+  virtual bool waits_for_any() const { return false; }
   // Whether `step` has something to do that does not wait for another rank.
   virtual bool has_work() const = 0;
   // Whether something only waits for a peer to have read what it was offered.

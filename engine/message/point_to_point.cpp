@@ -42,9 +42,12 @@ bool PointToPoint::has_work() const { return complete() || receive_.state == Rec
 
 std::vector<int> PointToPoint::missing() const {
   if (sends()) return send_.done ? std::vector<int>{} : std::vector<int>{peer};
-  const bool waits = receive_.state == Receive::State::posted || receive_.state == Receive::State::streaming;
-  const int from = receive_.actual_source >= 0 ? receive_.actual_source : peer;
-  return waits && from >= 0 ? std::vector<int>{from} : std::vector<int>{};
+  if (receive_.state != Receive::State::posted && receive_.state != Receive::State::streaming) return {};
+  if (!waits_for_any()) return {receive_.actual_source >= 0 ? receive_.actual_source : peer};
+  std::vector<int> others;
+  for (int rank = 0; rank < group->size(); ++rank)
+    if (rank != group->rank) others.push_back(rank);
+  return others;
 }
 
 void PointToPoint::end() {

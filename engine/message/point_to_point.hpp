@@ -21,6 +21,7 @@ class PointToPoint final : public Operation {
   int source() const override { return receive_.actual_source; }
   std::vector<int> missing() const override;
   std::vector<int> absent() const override { return {}; }
+  bool waits_for_any() const override { return !sends() && peer < 0 && receive_.actual_source < 0; }
   bool has_work() const override;
   bool awaits_acknowledgements() const override { return sends() && !send_.done; }
   bool read_remotely() const override { return context_.read_remotely; }

@@ -1,5 +1,6 @@
 #include "progress/failures.hpp"
 
+#include <algorithm>
 #include <thread>
 
 namespace paceline {
@@ -64,12 +65,19 @@ Error Failures::explained(const Operation& operation) const {
 void Failures::fail_if_absent(const Operation& operation) {
   Group& group = *operation.group;
   if (operation.over() || group.use == Group::Use::control) return;
-  for (const int rank : operation.missing()) {
-    const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.peer < 0 || !peers_[member.peer].lost) continue;
-    fail(group, gone(group, rank));
-    return;
-  }
+  if (const int rank = lacking(operation); rank >= 0) fail(group, gone(group, rank));
+}
+
+int Failures::lacking(const Operation& operation) const {
+  const Group& group = *operation.group;
+  const auto is_lost = [&](int rank) {
+    const int peer = group.members[static_cast<std::size_t>(rank)].peer;
+    return peer >= 0 && peers_[peer].lost;
+  };
+  const auto ranks = operation.missing();
+  const auto found = std::ranges::find_if(ranks, is_lost);
+  if (found == ranks.end() || (operation.waits_for_any() && !std::ranges::all_of(ranks, is_lost))) return -1;
+  return *found;
 }
 
 void Failures::fail_if_dead(Group& group) {
@@ -87,7 +95,7 @@ void Failures::lose(int handle) {
     if (rank < 0) continue;
     // A rank that has left in good order fails only what still needs it. A coordinator knows whom it needs.
     const auto needs = [&](const Operation& operation) {
-      return operation.group == group.get() && !operation.over() && operation.involves(rank);
+      return operation.group == group.get() && !operation.over() && operation.involves(rank) && lacking(operation) >= 0;
     };
     if (!peer.left || (group->use != Group::Use::control && operations_.any(needs))) fail(*group, gone(*group, rank));
   }

@@ -35,6 +35,8 @@ class Failures {
   void lose(int handle);
 
  private:
+  // A rank that is lost and that this operation cannot do without; -1 if there is none.
+  int lacking(const Operation& operation) const;
   Error explained(const Operation& operation) const;
   Error gone(const Group& group, int rank) const;
   Error gone(const Peer& peer, const std::string& name, const std::string& last) const;

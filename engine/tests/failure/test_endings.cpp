@@ -227,3 +227,31 @@ TEST(what_waits_for_room_is_sent_by_whoever_is_there) {
     r.engine->abort(*r.group, "enough");
   });
 }
+
+TEST(a_receive_from_any_rank_fails_once_all_others_have_left) {
+  over_every_wire([](Wire wire) {
+    World world(3, [=](int, int) { return wire; });
+    std::barrier turn(3);
+    world.run([&](Rank& r) {
+      std::vector<float> data(4, 3);
+      if (r.rank == 2) {
+        r.engine->close();
+        turn.arrive_and_wait();
+        return;
+      }
+      turn.arrive_and_wait();
+      if (r.rank == 1) {
+        send(*r.engine, *r.group, bytes(data), data.size(), DType::float32, 0, 0, Mode::blocking);
+        r.engine->close();
+        return;
+      }
+      const auto call = [&] {
+        receive(*r.engine, *r.group, bytes(data), data.size(), DType::float32, -1, 0, Mode::blocking);
+      };
+      call();  // one is still there
+      const auto error = failure_of(call);
+      CHECK(error.kind == ErrorKind::peer_lost);
+      CHECK(contains(error.message, "has left the job"));
+    });
+  });
+}
