@@ -7,6 +7,20 @@
 
 namespace paceline {
 
+namespace {
+
+// What peers still say is of no use to a rank that has failed or ended all that it had under way.
+class Unheard final : public Inbox {
+ public:
+  std::unique_ptr<Arrival> new_arrival() override { return std::make_unique<Arrival>(); }
+  void deliver(std::unique_ptr<Arrival>) override {}
+  StreamSink* expect(int, const Header&) override { return nullptr; }
+  void lost(int, const std::string&) override {}
+  void garbled(int, const std::string&) override {}
+};
+
+}  // namespace
+
 Error Farewell::part(Sleepers::Lock& lock, const std::vector<std::shared_ptr<Group>>& groups) {
   std::vector<std::shared_ptr<Parting>> partings;
   for (const auto& group : groups) {
@@ -36,9 +50,18 @@ void Farewell::say_goodbye() {
   goodbye.length = before.size();
   for (auto& peer : peers_)
     if (!peer->lost) peer->link->control(goodbye, before);
+  // To close a socket with unread bytes in it drops what this rank has sent and its peer has yet to read.
+  Unheard unheard;
   const auto deadline = Clock::now() + std::chrono::seconds(1);
-  for (auto& peer : peers_)
-    while (!peer->lost && !peer->link->flush() && Clock::now() < deadline) std::this_thread::yield();
+  for (bool all = false; !all && Clock::now() < deadline; std::this_thread::yield()) {
+    all = true;
+    for (auto& peer : peers_) {
+      if (peer->lost) continue;
+      peer->link->on_readable(unheard);
+      peer->link->poll(unheard);
+      all = peer->link->flush() && all;
+    }
+  }
   for (auto& peer : peers_)
     if (!peer->lost) peer->link->hang_up();
 }

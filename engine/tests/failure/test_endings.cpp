@@ -255,3 +255,33 @@ TEST(a_receive_from_any_rank_fails_once_all_others_have_left) {
     });
   });
 }
+
+TEST(what_was_sent_arrives_although_the_sender_has_left_with_messages_unread) {
+  constexpr int kMessages = 60;  // more than sockets hold
+  World world(2, [](int, int) { return Wire::tcp; });
+  std::barrier turn(2);
+  world.run([&](Rank& r) {
+    std::vector<int> data(15'000);
+    if (r.rank == 1) {
+      send(*r.engine, *r.group, bytes(data), 4, DType::int32, 0, 7, Mode::blocking);  // never received
+      turn.arrive_and_wait();
+      turn.arrive_and_wait();
+      for (int i = 0; i < kMessages; ++i) {
+        receive(*r.engine, *r.group, bytes(data), data.size(), DType::int32, 0, 0, Mode::blocking);
+        CHECK(data.front() == i && data.back() == i);
+      }
+      return;
+    }
+    turn.arrive_and_wait();
+    std::vector<std::vector<int>> sent;
+    std::vector<Handle> handles;
+    for (int i = 0; i < kMessages; ++i) {
+      sent.emplace_back(data.size(), i);
+      if (auto handle = send(*r.engine, *r.group, bytes(sent.back()), data.size(), DType::int32, 1, 0, Mode::async))
+        handles.push_back(handle);
+    }
+    turn.arrive_and_wait();
+    for (const Handle& handle : handles) r.engine->wait(*handle, std::chrono::seconds(-1));
+    r.engine->close();
+  });
+}
