@@ -124,7 +124,8 @@ std::string Group::take(int from, std::unique_ptr<Arrival> arrival) {
 Receive* Group::expect(const Header& header, int from) {
   if (error || !disagreement(header, from).empty()) return nullptr;
   Receive* receive = matcher.first(header, from);
-  if (receive == nullptr || receive->in_place || !receive->takes(header.length)) return nullptr;
+  if (receive == nullptr || receive->in_place || receive->differs(header) || !receive->takes(header.length))
+    return nullptr;
   matcher.forget(*receive);
   receive->actual_source = from;
   receive->link = members[static_cast<std::size_t>(from)].link;
@@ -136,6 +137,10 @@ Receive* Group::expect(const Header& header, int from) {
 std::string Group::meet(Receive& receive, std::unique_ptr<Arrival> arrival) {
   const Header& header = arrival->header;
   const int from = receive.actual_source;
+  if (receive.differs(header))
+    return name_of(from) + " sent " + std::string(kDTypeNames[static_cast<std::size_t>(header.dtype)]) + "[" +
+           std::to_string(header.count) + "] with tag " + std::to_string(header.tag) + ", " + name_of(rank) +
+           " expects " + std::string(kDTypeNames[static_cast<std::size_t>(receive.dtype)]);
   if (!receive.takes(header.length)) {
     if (auto wrong = disagreement(header, from); !wrong.empty()) return wrong;
     return name_of(from) + " sent " + std::to_string(header.length) + " bytes in " +

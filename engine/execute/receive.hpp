@@ -26,6 +26,7 @@ class Receive final : public StreamSink {
   std::uint32_t sequence = 0;
   std::int32_t tag = 0;
   bool point_to_point = false;
+  DType dtype = DType::uint8;  // of a message between two ranks: nothing else has compared it
   bool in_place = false;
   bool up_to = false;  // `length` is the most that may come; it is what came once that is known
   const Fold* fold = nullptr;
@@ -44,6 +45,8 @@ class Receive final : public StreamSink {
            (p2p || sequence == header.sequence);
   }
 
+  // Whether a message that it wants is of other elements.
+  bool differs(const Header& header) const { return point_to_point && header.dtype != dtype; }
   // Whether a message of so many bytes will do; then that is its length.
   bool takes(std::size_t bytes) {
     if (up_to ? bytes > length : bytes != length) return false;

@@ -22,6 +22,7 @@ void PointToPoint::begin() {
   receive_.source = peer;
   receive_.tag = tag;
   receive_.point_to_point = true;
+  receive_.dtype = what.dtype;
   receive_.to = data;
   receive_.length = bytes;
   patient_ = !network_ && bytes <= kLargestRecord;

@@ -285,3 +285,31 @@ TEST(what_was_sent_arrives_although_the_sender_has_left_with_messages_unread) {
     r.engine->close();
   });
 }
+
+TEST(messages_of_other_elements_than_expected_are_a_mismatch_on_both_ranks) {
+  over_every_wire([](Wire wire) {
+    for (const std::size_t count : {4UL, 100'000UL}) {
+      for (const bool sent_first : {true, false}) {
+        World world(2, [=](int, int) { return wire; });
+        std::barrier turn(2);
+        world.run([&](Rank& r) {
+          std::vector<float> data(count, 1);
+          const bool first = (r.rank == 0) == sent_first;
+          if (!first) turn.arrive_and_wait();
+          const auto handle = r.rank == 0
+                                  ? send(*r.engine, *r.group, bytes(data), count, DType::float32, 1, 3, Mode::async)
+                                  : receive(*r.engine, *r.group, bytes(data), count, DType::int32, 0, 3, Mode::async);
+          if (first) turn.arrive_and_wait();
+          const auto error = failure_of([&] {
+            if (handle != nullptr) r.engine->wait(*handle, std::chrono::seconds(-1));
+            barrier(*r.engine, *r.group, Mode::blocking);
+          });
+          CHECK(error.kind == ErrorKind::mismatch);
+          CHECK(contains(error.message, "sent float32[" + std::to_string(count) + "] with tag 3"));
+          CHECK(contains(error.message, "expects int32"));
+          turn.arrive_and_wait();
+        });
+      }
+    }
+  });
+}
