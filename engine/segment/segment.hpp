@@ -87,6 +87,7 @@ struct Block {
   std::uint64_t place;  // its offset in the rank's arena; with kOutside, an address in its process
   std::uint64_t bytes;
   std::uint64_t behind;                // with kFilling: the bytes that go to the slot before these
+  std::uint64_t unit;                  // with kFilling: the bytes that `staged` counts as one
   std::atomic<std::uint64_t> fetched;  // with kFilling: the bytes that this rank has fetched from the other one
 };
 

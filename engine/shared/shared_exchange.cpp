@@ -14,7 +14,15 @@
 namespace paceline {
 namespace {
 
-constexpr std::size_t kUnit = std::size_t{4} << 10;  // bytes, in which a rank tells how much of its slot is there
+constexpr std::size_t kSmallestUnit = std::size_t{4} << 10;  // bytes
+constexpr std::size_t kMostUnits = std::size_t{1} << (SharedSegment::kProgressBits - 1);
+
+// Returns the bytes in which a rank that gives so many tells how much of its slot is there.
+std::size_t unit_of(std::size_t given) {
+  std::size_t unit = kSmallestUnit;
+  while (given / unit >= kMostUnits) unit *= 2;
+  return unit;
+}
 
 bool same(const Place& one, const Place& other) { return one.address == other.address && one.bytes == other.bytes; }
 
@@ -56,6 +64,7 @@ void SharedExchange::give(Cell&) {
   const int size = segment_->size();
   const std::size_t all = given_bytes();
   const std::size_t portion = caches().block();
+  unit_ = unit_of(all);
   slot_ = uses_slot(all) ? segment_->slot(epoch_, std::min(all, kLargestSlot), runs_ahead()) : nullptr;
   Block* blocks = segment_->blocks(me, epoch_);
   fetched_.assign(static_cast<std::size_t>(size), 0);
@@ -71,6 +80,7 @@ void SharedExchange::give(Cell&) {
       block.place = blocks[last].place;
       block.bytes = blocks[last].bytes;
       block.behind = blocks[last].behind;
+      block.unit = blocks[last].unit;
     } else {
       show(block, place, all > portion);
     }
@@ -85,6 +95,7 @@ void SharedExchange::show(Block& block, const Place& place, bool in_portions) {
   const bool in_arena = arena.holds(place.address, place.bytes);
   block.bytes = place.bytes;
   block.place = block.behind = 0;
+  block.unit = unit_;
   if (place.bytes == 0) return;
   if (slot_ != nullptr && (!in_arena || place.bytes <= calibration::kCopiedAnyway)) {
     block.behind = slot_used_;
@@ -112,8 +123,8 @@ bool SharedExchange::fill(std::size_t most) {
     fill_done_ = 0;
     ++fill_;
   }
-  const std::size_t filled = fills() ? fills_[fill_].behind + fill_done_ : rounded_up(slot_used_, kUnit);
-  segment_->own().staged.value.store(SharedSegment::progress(epoch_, filled / kUnit), std::memory_order_release);
+  const std::size_t filled = fills() ? fills_[fill_].behind + fill_done_ : rounded_up(slot_used_, unit_);
+  segment_->own().staged.value.store(SharedSegment::progress(epoch_, filled / unit_), std::memory_order_release);
   return most < before;
 }
 
@@ -159,7 +170,7 @@ std::size_t SharedExchange::there(int rank, const Block& block) const {
   if ((block.place & kFilling) == 0) return block.bytes;
   const auto staged = segment_->of(rank).staged.value.load(std::memory_order_acquire);
   const auto begun = SharedSegment::progress(epoch_, 0);
-  const std::uint64_t filled = staged < begun ? 0 : (staged - begun) * kUnit;
+  const std::uint64_t filled = staged < begun ? 0 : (staged - begun) * block.unit;
   return filled < block.behind ? 0 : std::min(block.bytes, filled - block.behind);
 }
 

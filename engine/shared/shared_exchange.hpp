@@ -58,6 +58,7 @@ class SharedExchange final : public SharedOperation {
   std::size_t fill_ = 0;       // the first block that is not in the slot yet
   std::size_t fill_done_ = 0;  // its bytes that are
   std::size_t slot_used_ = 0;
+  std::size_t unit_ = 0;  // bytes: see Block
   bool exposed_ = false;  // others read this rank's buffers, so it waits until they have
   bool read_remotely_ = false;
   std::vector<std::size_t> fetched_;  // bytes, by rank

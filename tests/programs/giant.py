@@ -14,3 +14,7 @@ with paceline.init(timeout=90) as group:
     array[-1] = 7 + group.rank
     group.broadcast(array, 1)
     assert array[-1] == 8
+    array[:] = 7 + group.rank
+    almost = array[: (1 << 32) - 64]
+    group.broadcast(almost, 1)
+    assert (almost == 8).all()
