@@ -399,6 +399,10 @@ const Operation& Coordinator::urgent() const {
   return *first;
 }
 
+void Coordinator::postpone(Clock::time_point from, Clock::time_point to, Clock::duration usual) {
+  for (PendingRequest* const pending : requests_.under_way()) pending->postpone(from, to, usual);
+}
+
 std::vector<Operation::Waiting> Coordinator::waiting() const {
   std::vector<Waiting> found;
   std::map<std::vector<int>, std::size_t> seen;

@@ -79,6 +79,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   std::vector<int> absent() const override { return {}; }
   bool has_work() const override { return batches_.has_work(); }
   const Operation& urgent() const override;
+  void postpone(Clock::time_point from, Clock::time_point to, Clock::duration usual) override;
   std::vector<Waiting> waiting() const override;
   bool speaks_for_itself() const override { return false; }
   void group_failed(const Error& error) override;

@@ -47,6 +47,13 @@ void Operation::fail(const Error& error) {
   state_ = State::failed;
 }
 
+void Operation::postpone(Clock::time_point from, Clock::time_point to, Clock::duration usual) {
+  const auto pause = to - std::max(from, started) - usual;
+  if (pause <= pause.zero()) return;
+  started += pause;
+  if (deadline != Clock::time_point::max()) deadline += pause;
+}
+
 void Operation::reset() {
   clear();
   what = {};

@@ -69,6 +69,9 @@ class Operation {
   virtual std::string tensor() const { return {}; }  // the name that the caller gave it, if any
   // The operation that it has its deadline from: another one, if it looks after several.
   virtual const Operation& urgent() const { return *this; }
+  // No thread looked at this operation between these two times. What is beyond the `usual` time does not count: this
+  // process did not run.
+  virtual void postpone(Clock::time_point from, Clock::time_point to, Clock::duration usual);
   // What it waits for, for warnings: itself; or those that it looks after, one for all that miss the same ranks.
   struct Waiting {
     const Operation* operation;

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 namespace paceline {
 
 void Deadlines::check() {
   const auto now = Clock::now();
+  forgive_pause(now);
   for (std::size_t i = 0; i < operations_.size(); ++i) {
     Operation& operation = *operations_[i];
     if (operation.over()) continue;
@@ -19,13 +21,21 @@ void Deadlines::check() {
   }
 }
 
+// While something is under way, a thread looks here at least once in kLongestPark. If none has for long, this process
+// was stopped, as in a job that is suspended: other ranks may have been as well, and are not to blame.
+void Deadlines::forgive_pause(Clock::time_point now) {
+  const auto before = std::exchange(checked_, now);
+  if (now - before < 2 * Sleepers::kLongestPark) return;
+  for (const auto& operation : operations_)
+    if (!operation->over()) operation->postpone(before, now, Sleepers::kLongestPark);
+}
+
 // The others of its group wait for the oldest collective.
 bool Deadlines::is_oldest(std::size_t index) const {
   const Operation& operation = *operations_[index];
   for (std::size_t i = 0; i < index; ++i) {
     const Operation& older = *operations_[i];
-    if (older.group == operation.group && older.probes && !older.over() &&
-        !is_point_to_point(older.what.collective))
+    if (older.group == operation.group && older.probes && !older.over() && !is_point_to_point(older.what.collective))
       return false;
   }
   return true;

@@ -19,6 +19,7 @@ class Deadlines {
   Clock::time_point next() const;
 
  private:
+  void forgive_pause(Clock::time_point now);
   void time_out(const Operation& operation);
   bool is_oldest(std::size_t index) const;
 
@@ -26,6 +27,7 @@ class Deadlines {
   Whereabouts& whereabouts_;
   const Waits& waits_;
   Failures& failures_;
+  Clock::time_point checked_ = Clock::now();  // the last time
 };
 
 }  // namespace paceline

@@ -31,6 +31,11 @@ def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:
     assert "was interrupted" in (tmp_path / "rank-1.out").read_text()
 
 
+def test_a_job_that_was_suspended_goes_on(tmp_path: Path) -> None:
+    run(2, PROGRAMS / "suspended.py", output=tmp_path, deadline=250)
+    assert all((tmp_path / f"rank-{rank}.out").read_text() == "right\n" for rank in range(2))
+
+
 def test_a_rank_that_was_stopped_writes_to_no_array_of_a_call_that_has_failed(tmp_path: Path) -> None:
     run(2, PROGRAMS / "stopped_writer.py", output=tmp_path, deadline=250)
     assert all((tmp_path / f"rank-{rank}.out").read_text() == "right\n" for rank in range(2))
