@@ -2,6 +2,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 
 namespace nb = nanobind;
 
@@ -13,11 +14,16 @@ constexpr std::array<const char*, 6> kFields = {"rank", "host", "pid", "operatio
 // The exception types, by ErrorKind. They live as long as the interpreter, so nothing here owns them.
 std::array<PyObject*, 6> error_types{};
 
+// Words that came from another rank may be no UTF-8.
+nb::object text_of(std::string_view words) {
+  return nb::steal(PyUnicode_DecodeUTF8(words.data(), static_cast<Py_ssize_t>(words.size()), "replace"));
+}
+
 nb::object exception_of(const Failure& failure) {
-  nb::object error = nb::borrow(error_types[static_cast<std::size_t>(failure.kind)])(failure.what());
+  nb::object error = nb::borrow(error_types[static_cast<std::size_t>(failure.kind)])(text_of(failure.what()));
   if (failure.kind == ErrorKind::invalid) return error;
-  if (!failure.operation.empty()) error.attr("operation") = failure.operation.c_str();
-  if (!failure.tensor.empty()) error.attr("tensor") = failure.tensor.c_str();
+  if (!failure.operation.empty()) error.attr("operation") = text_of(failure.operation);
+  if (!failure.tensor.empty()) error.attr("tensor") = text_of(failure.tensor);
   return error;
 }
 
@@ -50,7 +56,7 @@ void bind_errors(nb::module_& m) {
 
 void raise(const Failure& failure, const nb::object& failed, bool alone) {
   const nb::object error = exception_of(failure);
-  if (failure.kind != ErrorKind::invalid && !failed.is_none()) failed(error, failure.culprit.c_str(), alone);
+  if (failure.kind != ErrorKind::invalid && !failed.is_none()) failed(error, text_of(failure.culprit), alone);
   set_error(error);
   throw nb::python_error();
 }

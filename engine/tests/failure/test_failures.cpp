@@ -295,6 +295,11 @@ TEST(errors_survive_frames_and_garbled_ones_are_none) {
   CHECK(same.kind == error.kind && same.message == error.message && same.culprit == error.culprit);
   const Error large = back(encoded({ErrorKind::aborted, std::string(5000, 'm'), std::string(5000, 'c')}));
   CHECK(large.message.size() == 1000 && large.culprit.size() == 400);
+  // No character is cut in two: each of these has two bytes.
+  std::string accents = "x";
+  for (int i = 0; i < 2000; ++i) accents += "\xc3\xa9";
+  const Error cut = back(encoded({ErrorKind::aborted, accents, accents}));
+  CHECK(cut.message == accents.substr(0, 999) && cut.culprit == accents.substr(0, 399));
   for (const std::string& garbled :
        {std::string(), std::string("\x01"), std::string("\x01\xff\x00text", 7), std::string("\x70\x00\x00text", 7)})
     CHECK(!back(garbled));
