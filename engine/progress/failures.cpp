@@ -48,6 +48,16 @@ void Failures::leave(Group& group) {
   }
 }
 
+void Failures::refuse(int handle, std::uint64_t channel) {
+  if (!peers_.reaches(handle)) return;
+  Header header;
+  header.frame = Frame::abort;
+  header.channel = channel;
+  const std::string payload = encoded({ErrorKind::peer_lost, description_ + " has left the group", description_});
+  header.length = payload.size();
+  peers_[handle].link->control(header, payload);
+}
+
 void Failures::fail_for_trouble(const Operation& operation) { fail(*operation.group, explained(operation)); }
 
 // A rank whose memory cannot be read need not have died: it may have said goodbye and given its memory back.

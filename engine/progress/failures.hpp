@@ -1,6 +1,7 @@
 // What goes wrong in a group: the first error wins, and reaches every rank of the group.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "progress/active_operations.hpp"
@@ -25,6 +26,8 @@ class Failures {
   void fail(Group& group, const Error& error);
   // This rank leaves the group: if something is under way there, that fails on all ranks.
   void leave(Group& group);
+  // A peer offers something in a group that this rank has left: it need not wait.
+  void refuse(int handle, std::uint64_t channel);
   // Fails the group of an operation whose last step found something wrong.
   void fail_for_trouble(const Operation& operation);
   // Fails the group of an operation that waits for a rank that is lost.

@@ -168,6 +168,28 @@ TEST(who_leaves_in_good_order_leaves_what_it_has_done) {
   });
 }
 
+TEST(a_message_to_a_rank_that_has_left_the_group_fails) {
+  over_every_wire([](Wire wire) {
+    World world(2, [=](int, int) { return wire; });
+    std::barrier turn(2);
+    world.run([&](Rank& r) {
+      const auto other = r.engine->add_group(43, r.rank, r.peers, std::chrono::seconds(60), plans_for(2, false));
+      std::vector<std::byte> data(kLarge);
+      if (r.rank == 0) {
+        r.engine->remove_group(*r.group);
+        turn.arrive_and_wait();
+      } else {
+        turn.arrive_and_wait();
+        const auto error = failure_of(
+            [&] { send(*r.engine, *r.group, data.data(), data.size(), DType::uint8, 0, 0, Mode::blocking); });
+        CHECK(error.kind == ErrorKind::peer_lost);
+        CHECK(contains(error.message, "rank 0 (thread) has left the group"));
+      }
+      barrier(*r.engine, *other, Mode::blocking);  // a rank that is idle does not read
+    });
+  });
+}
+
 TEST(a_peer_that_does_not_read_hears_an_abort_and_a_goodbye_behind_many_messages) {
   for (const bool aborts : {true, false}) {
     World world(2, [](int, int) { return Wire::shm; });
