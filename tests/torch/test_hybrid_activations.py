@@ -164,6 +164,25 @@ def test_a_file_holds_what_autograd_saves(tmp_path: Path) -> None:
     file.close()
 
 
+def test_a_file_holds_conjugates_and_negatives(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    x, weight = (torch.randn(96, 96, dtype=torch.complex128, requires_grad=True) for _ in range(2))
+
+    def compute() -> Tensor:
+        conjugate = (x * 1).conj()
+        return (conjugate * (weight * 1)).imag.square().sum() + (conjugate.imag * weight.real).square().sum()
+
+    expected = torch.autograd.grad(compute(), (x, weight))
+    with patch("tempfile.tempdir", str(tmp_path)), patch.object(activation_file, "_in_memory", lambda _: False):
+        file = ActivationFile()
+    with file.saving(()):
+        output = compute()
+    assert size(file)
+    found = torch.autograd.grad(output, (x, weight))
+    assert all(torch.equal(one, two) for one, two in zip(found, expected, strict=True))
+    file.close()
+
+
 def test_a_tensor_keeps_its_place_in_the_file(tmp_path: Path) -> None:
     """What a backward was given stays what it is, also if somebody keeps it until others write."""
     with patch("tempfile.tempdir", str(tmp_path)), patch.object(activation_file, "_in_memory", lambda _: False):

@@ -66,7 +66,8 @@ class ActivationFile:
             if place is None:
                 place = self._write(memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data))
                 written[key] = (tensor._version, weakref.ref(place))
-            return _Saved(place, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride())
+            bits = tensor.is_conj(), tensor.is_neg()
+            return _Saved(place, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride(), *bits)
 
         return saved_tensors_hooks(pack, self._read)
 
@@ -98,7 +99,8 @@ class ActivationFile:
         mapped.place = place
         storage = torch.frombuffer(mapped, dtype=torch.uint8).untyped_storage()
         found: Tensor = torch.empty(0, dtype=saved.dtype).set_(storage, saved.offset, saved.shape, saved.stride)
-        return found
+        found = found.conj() if saved.conjugate else found
+        return torch._neg_view(found) if saved.negative else found
 
 
 class _Place:
@@ -117,13 +119,18 @@ class _Mapped(mmap.mmap):
 
 
 class _Saved(NamedTuple):
-    """A tensor whose storage lies in the file; `offset` in elements."""
+    """A tensor whose storage lies in the file; `offset` in elements.
+
+    conjugate, negative: whether it is the conjugate or the negative of what is stored.
+    """
 
     place: _Place
     dtype: torch.dtype
     offset: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
+    conjugate: bool
+    negative: bool
 
 
 def _reference(tensor: Tensor) -> StorageWeakRef:
