@@ -218,8 +218,9 @@ def test_memory_that_is_short() -> None:
         steps = [predict(chain, shape(2, 1, 8), network(1, 2), [32, 64], one) for one in (Budget(), budget)]
         assert (steps[1].seconds > steps[0].seconds) == (kept < 1)
         assert steps[1].stages[0].restored == pytest.approx(0.001 * 32 * (1 - steps[1].stages[0].kept))
-    with pytest.raises(CannotCut):
-        best(network(1, 2), lambda samples: even(8, weight=MIB, samples=samples), COMES_ALONG + MIB, "recompute")
+    for available, has in ((COMES_ALONG + MIB, "20 MiB"), (MIB, "1 MiB")):
+        with pytest.raises(CannotCut, match=f"no cut into 2 stages fits into memory: each rank has {has}, of which 19"):
+            best(network(1, 2), lambda samples: even(8, weight=MIB, samples=samples), available, "recompute")
 
 
 def test_a_step_is_its_bubble_and_what_crosses() -> None:

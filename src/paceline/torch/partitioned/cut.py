@@ -14,8 +14,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from paceline.formats.sizes import show_bytes
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -139,7 +137,7 @@ def cut(chain: Chain, channels: Sequence[Channel], limits: Limits) -> list[int]:
             last[stage + 1, end] = np.argmin(slowest)
             best[stage + 1, end] = slowest[last[stage + 1, end]]
     if not math.isfinite(best[stages, -1]):
-        raise CannotCut(f"no cut into {stages} stages fits into {show_bytes(round(limits.memory))} of each rank", 0)
+        raise CannotCut(f"no cut into {stages} stages fits into memory", 0)
     found, end = [], len(cuts) - 1
     for stage in range(stages, 0, -1):
         found.append(int(cuts[end]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -91,10 +92,19 @@ def best_ends(chain: Chain, shape: Shape, placement: Placement, budget: Budget) 
     each = (budget.memory - COMES_ALONG) * shape.schedule.ranks / shape.schedule.stages
     instead = budget.instead(chain.returning())  # where memory is short
     limits = Limits(each, kept, copies(shape, budget.states), instead, KEPT_FREE / RETURNED)
-    ends = cut(chain, shape.layout.channels(rank_of, placement, shape.codecs.of_cuts), limits)
+    channels = shape.layout.channels(rank_of, placement, shape.codecs.of_cuts)
+    has = show_bytes(round(budget.memory)) if math.isfinite(budget.memory) else "any memory"
+    try:
+        ends = cut(chain, channels, limits)
+    except CannotCut as error:
+        if error.most:
+            raise
+        along = show_bytes(COMES_ALONG)
+        raise CannotCut(
+            f"{error}: each rank has {has}, of which {along} go to what comes along with any model", 0
+        ) from None
     needed = max(memory(chain, ends, shape, budget).nbytes)
     if needed > budget.memory:
-        has = show_bytes(round(budget.memory))
         raise CannotCut(f"a rank would need {show_bytes(needed)}, and has {has}", 0)
     return ends
 
