@@ -26,6 +26,7 @@ from paceline.torch.sharded.agreement import require_agreement
 from paceline.torch.sharded.bucket import ShardBucket, described
 from paceline.torch.sharded.clip import clip
 from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
+from paceline.torch.sharded.optimizer_class import class_and_options
 from paceline.torch.sharded.transfers import all_gather_of, reduce_scatter_of
 
 _EXACT = "exact_parameter"
@@ -51,12 +52,12 @@ class ShardedOptimizer(Optimizer):
     of this class. Gradients that some or all ranks lack count as in GradientBuckets. The constructor and
     `add_param_group` are collectives: parameters become rank 0's; buffers of the model are left alone.
 
-    params, defaults: as the wrapped class takes them. bucket_bytes: a bucket with more is full. codec: how updated
-    parameters of float32 are encoded between machines, a name as in `paceline.Group.all_gather`, or None. All ranks
-    then hold the same decoded parameters, and each rank keeps its part exact beside them, also in `state_dict`; with a
-    lossy codec that takes two more parts. gradient_codec: the same for gradients of float32 on their way to their
-    owners; each rank keeps what encoding has lost of them in `residuals`, as large as its gradients, and adds it in the
-    next step. Save `residuals.state_dict()` on every rank.
+    params, defaults: as the wrapped class takes them, which may be a `functools.partial` of one. bucket_bytes: a bucket
+    with more is full. codec: how updated parameters of float32 are encoded between machines, a name as in
+    `paceline.Group.all_gather`, or None. All ranks then hold the same decoded parameters, and each rank keeps its part
+    exact beside them, also in `state_dict`; with a lossy codec that takes two more parts. gradient_codec: the same for
+    gradients of float32 on their way to their owners; each rank keeps what encoding has lost of them in `residuals`, as
+    large as its gradients, and adds it in the next step. Save `residuals.state_dict()` on every rank.
 
     Raises ValueError if ranks have different parameters, if a parameter is not on the CPU, or if the wrapped class does
     not work element by element, as LAMB, Adafactor and Muon don't. `backward` raises what GradientBuckets' does, `step`
@@ -66,7 +67,7 @@ class ShardedOptimizer(Optimizer):
     def __init__(
         self,
         params: ParamsT,
-        optimizer_class: type[Optimizer],
+        optimizer_class: type[Optimizer] | partial[Optimizer],
         group: dist.ProcessGroup | None = None,
         *,
         bucket_bytes: int = BUCKET_BYTES,
@@ -74,13 +75,14 @@ class ShardedOptimizer(Optimizer):
         gradient_codec: str | None = None,
         **defaults: object,
     ) -> None:
+        wrapped, defaults = class_and_options(optimizer_class, defaults)
         self._group = group
         self._bucket_bytes = bucket_bytes
         self._codec = codec
         self._gradient_codec = gradient_codec
         self.residuals = Residuals({})
         """What encoding has lost of gradients on this rank, by the number of the parameter."""
-        self._class = cast(OptimizerClass, optimizer_class)
+        self._class = cast(OptimizerClass, wrapped)
         self._buckets: list[ShardBucket] = []
         self._local: Optimizer | None = None  # of this rank's pieces
         self._accumulators: list[object] = []  # autograd's, whose hooks end with them

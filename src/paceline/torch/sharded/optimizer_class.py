@@ -1,0 +1,25 @@
+"""The class of an optimizer that was given with some of its options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import cast
+
+from torch.optim import Optimizer
+
+
+def class_and_options(
+    given: type[Optimizer] | partial[Optimizer], options: Mapping[str, object]
+) -> tuple[type[Optimizer], dict[str, object]]:
+    """Return the class behind any `functools.partial`, and its options with those of `options` over them.
+
+    Raises TypeError for arguments of a partial that have no name.
+    """
+    found = dict(options)
+    while isinstance(given, partial):
+        if given.args:
+            raise TypeError(f"a partial of an optimizer names its options: found {given.args!r:.80} without a name")
+        found = {**given.keywords, **found}
+        given = cast("type[Optimizer]", given.func)
+    return given, found
