@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.torch.backend import PacelineProcessGroup
-from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory, return_freed_memory
 from paceline.torch.partitioned import random_state
 from paceline.torch.partitioned.activation_file import ActivationFile
@@ -23,14 +22,14 @@ from paceline.torch.partitioned.forward import relay
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.groups import Groups
 from paceline.torch.partitioned.optimizer_state import OptimizerStates
-from paceline.torch.partitioned.ownership import Entry, entries, keep_only
+from paceline.torch.partitioned.ownership import Entry, entries, keep_only, tensors
 from paceline.torch.partitioned.partition import StageModule
 from paceline.torch.partitioned.predicted.predict import Prediction
 from paceline.torch.partitioned.profile import Profile
 from paceline.torch.partitioned.replicas import StageGradients
 from paceline.torch.partitioned.stage import Stage
 from paceline.torch.partitioned.values import batch_size, sample_counts, split, tensors_of
-from paceline.torch.partitioned.whole_state import gathered, take_over
+from paceline.torch.partitioned.whole_state import gathered, take_over, take_over_first
 
 Loss = Callable[[Any, Any], Tensor]
 
@@ -70,9 +69,7 @@ class Hybrid:
         self._known = values(graph, found)
         self._entries = entries(graph, ends)
         self.cuts = [graph.names[end - 1] for end in ends]
-        for name, tensor in graph.root.state_dict(keep_vars=True).items():
-            if name in self._entries:
-                broadcast_values(tensor, None)
+        take_over_first(one for one, _ in tensors(graph.root).values())
         self._groups = Groups(self._layout, dist.get_rank(), self._shared())
         if prediction.short[self.partition]:
             return_freed_memory()
@@ -215,11 +212,11 @@ class Hybrid:
 
         Buffers, such as those of BatchNorm, are the first replica's.
         """
-        return gathered(self._model.state_dict(), self._entries, self._owner)
+        return gathered(self._model.state_dict(), self._saved, self._owner)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Take over this rank's part of the whole model's state. Raises HybridError if it is of another model."""
-        take_over(state, self._model.state_dict(), self._entries)
+        take_over(state, self._model.state_dict(), self._saved)
 
     def optimizer_state_dict(self, optimizer: Optimizer | None) -> dict[str, Any]:
         """The state of all ranks' optimizers, as `state_dict` of one for the whole model's parameters, on every rank.
@@ -278,6 +275,11 @@ class Hybrid:
 
     def _partitions(self, entry: Entry) -> frozenset[int]:
         return frozenset(self._stage_ranks[stage] for stage in entry.stages)
+
+    @property
+    def _saved(self) -> dict[str, Entry]:
+        """The tensors of the model's state dict."""
+        return {name: entry for name, entry in self._entries.items() if entry.saved}
 
     def _shared(self) -> set[frozenset[int]]:
         return {there for entry in self._entries.values() if len(there := self._partitions(entry)) > 1}

@@ -13,16 +13,20 @@ from paceline.torch.partitioned.graph import Graph
 
 @dataclass(frozen=True)
 class Entry:
-    """A tensor of the model's state dict: the stages that need it, ascending, what it is, and whether it is trained."""
+    """A parameter or buffer of the model: the stages that need it, ascending, what it is, and whether it is saved.
+
+    Buffers that are not persistent are in no state dict.
+    """
 
     stages: tuple[int, ...]
     shape: torch.Size
     dtype: torch.dtype
     identity: int
+    saved: bool = True
 
 
 def entries(graph: Graph, ends: Sequence[int]) -> dict[str, Entry]:
-    """Every tensor of the model's state dict. What no call needs belongs to the first stage."""
+    """Every parameter and buffer, those of the state dict first. What no call needs belongs to the first stage."""
     stages: dict[int, list[int]] = {}
     begin = 0
     for stage, end in enumerate(ends):
@@ -33,10 +37,22 @@ def entries(graph: Graph, ends: Sequence[int]) -> dict[str, Entry]:
                     there.append(stage)
         begin = end
     return {
-        name: Entry(tuple(stages.get(id(tensor), [0])), tensor.shape, tensor.dtype, id(tensor))
-        for name, tensor in graph.root.state_dict(keep_vars=True).items()
-        if isinstance(tensor, Tensor)
+        name: Entry(tuple(stages.get(id(tensor), [0])), tensor.shape, tensor.dtype, id(tensor), saved)
+        for name, (tensor, saved) in tensors(graph.root).items()
     }
+
+
+def tensors(model: nn.Module) -> dict[str, tuple[Tensor, bool]]:
+    """Every parameter and buffer by its names, first those of the state dict, and whether it is one of these."""
+    found = {name: (one, True) for name, one in model.state_dict(keep_vars=True).items() if isinstance(one, Tensor)}
+    saved = {id(one) for one, _ in found.values()}
+    for name, one in (
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ):
+        if id(one) not in saved:
+            found.setdefault(name, (one, False))
+    return found
 
 
 def keep_only(model: nn.Module, kept: set[int]) -> None:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.torch.first_values import broadcast_values
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.ownership import Entry
+
+
+def take_over_first(tensors: Iterable[Tensor]) -> None:
+    """Give these the values of the first rank's. A collective of all ranks.
+
+    An element that stands in several places, as in a buffer that was expanded, is written only if it differs. Raises
+    RuntimeError if it does.
+    """
+    for tensor in {id(one): one.detach() for one in tensors}.values():
+        values = tensor if tensor.is_contiguous() else tensor.contiguous()
+        broadcast_values(values, None)
+        if values is not tensor and not torch.equal(values, tensor):
+            tensor.copy_(values)
 
 
 def gathered(
