@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from paceline.torch.compat import PIPELINES, torch_version
-from paceline.torch.partitioned.graph import trace
 from paceline.torch.partitioned.ownership import entries, keep_only
+from paceline.torch.partitioned.trace import trace
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 

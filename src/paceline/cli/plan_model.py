@@ -45,12 +45,12 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
     from paceline.torch.partitioned.budget import Budget
     from paceline.torch.partitioned.chain import chain
     from paceline.torch.partitioned.cut import CannotCut, Chain
-    from paceline.torch.partitioned.graph import trace
     from paceline.torch.partitioned.predicted import show
     from paceline.torch.partitioned.predicted.decide import decide
     from paceline.torch.partitioned.predicted.draw import draw
     from paceline.torch.partitioned.predicted.shape import Wanted
     from paceline.torch.partitioned.profile import profile
+    from paceline.torch.partitioned.proof import proved
     from paceline.torch.partitioned.update import measured_update
     from paceline.torch.partitioned.values import batch_size, tensors_of
 
@@ -59,7 +59,7 @@ def plan_model(name: str, topology: Topology, available: float, schedule: str, c
     batch = batch_size(inputs)
     placement = Placement(topology, tuple(range(topology.world)))
     shapes = Wanted(None, None, None, schedule, batch, together=True).shapes(placement)
-    graph = trace(model, len(inputs))
+    graph = proved(model, inputs, set())
 
     @cache
     def chains(samples: int) -> Chain:

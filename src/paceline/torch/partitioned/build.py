@@ -27,14 +27,16 @@ from paceline.torch.partitioned.codecs import Codecs
 from paceline.torch.partitioned.crowds import clock_of
 from paceline.torch.partitioned.cut import CannotCut
 from paceline.torch.partitioned.errors import HybridError
-from paceline.torch.partitioned.graph import trace
+from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.layout import Layout
 from paceline.torch.partitioned.model import Hybrid, Loss
 from paceline.torch.partitioned.predicted.decide import Decision, decide
 from paceline.torch.partitioned.predicted.predict import predict
 from paceline.torch.partitioned.predicted.shape import Shape, Wanted
 from paceline.torch.partitioned.profile import Profile, profile
+from paceline.torch.partitioned.proof import proved
 from paceline.torch.partitioned.schedule import Schedule
+from paceline.torch.partitioned.trace import trace
 from paceline.torch.partitioned.update import Update, measured_update
 from paceline.torch.partitioned.values import batch_size, tensors_of
 
@@ -111,7 +113,7 @@ def hybrid(
     placement = world.placement
     clock = clock_of(placement, dist.get_rank())
     shapes = wanted.shapes(placement)
-    graph = trace(model, len(inputs))
+    graph = _graph(model, inputs)
     available = _Available(world, model) if memory is None else None
     budget, file = _budget(available.bytes() if available is not None else _asked(memory), activations)
 
@@ -141,6 +143,25 @@ def hybrid(
     shape, ends, reason, left, taken, found = _load(from_first_rank(decided, measure), codecs)
     within = replace(budget, memory=left, update=taken)
     return Hybrid(graph, found, predict(chain(graph, found), shape, placement, ends, within), reason, loss, file)
+
+
+def _graph(model: nn.Module, inputs: Sequence[Tensor]) -> Graph:
+    """The model's calls, as rank 0 has proved them. A collective."""
+    found: list[Graph] = []
+    whole: set[type[nn.Module]] = set()
+
+    def prove() -> bytes:
+        found.append(proved(model, inputs, whole))
+        return json.dumps(sorted(map(_class_name, whole))).encode()
+
+    names = json.loads(from_first_rank(prove, lambda: None))
+    if found:
+        return found[0]
+    return trace(model, len(inputs), {type(module) for module in model.modules() if _class_name(type(module)) in names})
+
+
+def _class_name(kind: type[nn.Module]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _asked(memory: int | str | None) -> float:

@@ -18,6 +18,7 @@ from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.chain import values
 from paceline.torch.partitioned.codecs import CutEncoding
 from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.fixed_for_good import FixedForGood
 from paceline.torch.partitioned.forward import relay
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.groups import Groups
@@ -28,7 +29,7 @@ from paceline.torch.partitioned.predicted.predict import Prediction
 from paceline.torch.partitioned.profile import Profile
 from paceline.torch.partitioned.replicas import StageGradients
 from paceline.torch.partitioned.stage import Stage
-from paceline.torch.partitioned.values import batch_size, sample_counts, split, tensors_of
+from paceline.torch.partitioned.values import batch_size, received, sample_counts, split, tensors_of
 from paceline.torch.partitioned.whole_state import gathered, take_over, take_over_first
 
 Loss = Callable[[Any, Any], Tensor]
@@ -83,6 +84,7 @@ class Hybrid:
         self._random = self._modules[0].random if 0 in self._modules else False
         own = {each.identity for each in self._entries.values() if self.partition in self._partitions(each)}
         keep_only(graph.root, own)
+        self._fixed = FixedForGood(graph, found.inputs, len(self._stage_ranks) == 1)
         self._tied: list[StageGradients] = []
         self._stages = self._make_stages()
         self._schedule = shape.schedule.make(self._stages, self._microbatches, self._loss_of)
@@ -97,9 +99,13 @@ class Hybrid:
         tuple of some. The ranks of a replica pass the same; only those with the first stage use `batch`, and only those
         with the last use `target`. The others may pass neither if the batch has the size of the example.
 
-        Raises HybridError if there are fewer samples than microbatches, and what the model and the collectives raise.
+        Raises HybridError if there are fewer samples than microbatches, if inputs have other shapes than the example's
+        or attributes that the model's code reads have been changed, and what the model and the collectives raise.
         """
+        self._fixed.check()
         inputs = tensors_of(batch) if batch is not None else ()
+        if inputs:
+            self._fixed.check_inputs(inputs)
         given = inputs or (tensors_of(target) if target is not None else ())
         self._resize(batch_size(given) if given else self._batch)
         first, last = 0 in self._modules, len(self._stage_ranks) - 1 in self._modules
@@ -155,7 +161,7 @@ class Hybrid:
     def _loss_of(self, outputs: tuple[Tensor, ...], number: Tensor) -> Tensor:
         """This microbatch's part of the mean over the batch."""
         index = int(number)
-        loss = self._loss(self._graph.structured(outputs), self._targets[index])
+        loss = self._loss(self._graph.structured(self._returned(outputs)), self._targets[index])
         if loss.dim():
             raise HybridError(f"the loss must be a single number, found one of shape {list(loss.shape)}")
         return loss * (self._sizes[index] / sum(self._sizes))
@@ -168,6 +174,8 @@ class Hybrid:
         The batch is not divided. In training mode random numbers continue those of torch's generator on the rank with
         the first stage.
         """
+        self._fixed.check()
+        self._fixed.check_inputs(inputs)
         samples = batch_size(inputs)
         with torch.no_grad():
             seed = random_state.seeds(1) if self._random else None
@@ -181,8 +189,13 @@ class Hybrid:
                 else:
                     output = torch.empty(value.shape(samples), dtype=value.torch_dtype)
                 dist.broadcast(output, group=self._groups.pipeline, group_src=self._stage_ranks[-1])
-                outputs.append(int(output) if value.kind == "integer" else output)
-        return self._graph.structured(outputs)
+                outputs.append(output)
+        return self._graph.structured(self._returned(outputs))
+
+    def _returned(self, outputs: Sequence[Tensor]) -> list[Any]:
+        """The values that the model returns, of which some are numbers."""
+        nodes = self._graph.returned
+        return [received(self._known[node.name].kind, output) for node, output in zip(nodes, outputs, strict=True)]
 
     __call__ = forward
 

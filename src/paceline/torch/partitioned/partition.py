@@ -17,7 +17,8 @@ from paceline.torch.partitioned.part import Part
 from paceline.torch.partitioned.profile import Profile
 from paceline.torch.partitioned.recompute import recomputed
 from paceline.torch.partitioned.segments import Segment
-from paceline.torch.partitioned.values import Value
+from paceline.torch.partitioned.values import Value, sendable
+from paceline.torch.partitioned.values import received as received_as
 
 _STATE = Value("tensor", "uint8", (0,), (random_state.BYTES,))
 _SEED = Value("tensor", "int64", (0,), (1,))
@@ -45,6 +46,7 @@ class StageModule(nn.Module):
         takes = graph.inputs if first else graph.crossing(begin)
         gives = graph.returned if last else graph.crossing(end)
         self.results = len(gives)
+        self._flows = [last or known[node.name].differentiable for node in gives]
         self._draws_later = any(call.random for call in profile.calls[end:])
         self.random = self._draws_later or any(call.random for call in profile.calls[begin:end])
         self._kinds = [known[node.name].kind for node in takes]
@@ -69,13 +71,11 @@ class StageModule(nn.Module):
     def forward(self, *received: Tensor) -> tuple[Tensor, ...]:
         """Do the calls. received: as the values `received` say. Returns what `sent` says, or the model's results."""
         given = received[:-1] if self.random else received
-        current: Sequence[Any] = [
-            int(tensor) if kind == "integer" else tensor for tensor, kind in zip(given, self._kinds, strict=True)
-        ]
+        current: Sequence[Any] = [received_as(kind, tensor) for tensor, kind in zip(given, self._kinds, strict=True)]
         with random_state.continued(received[-1]) if self.random else nullcontext() as draw:
             for part, segment in zip(self.parts, self._segments, strict=True):
                 current = self._done(part, segment, current, given)
-        sent = [_own(value) for value in current]
+        sent = [_own(value, flows) for value, flows in zip(current, self._flows, strict=True)]
         if self._draws_later:
             assert draw is not None
             sent.append(draw.after)
@@ -121,8 +121,8 @@ class _Own(torch.autograd.Function):
         return gradient
 
 
-def _own(result: Any) -> Tensor:
-    if not isinstance(result, Tensor):
-        return torch.tensor(result)
-    own: Tensor = _Own.apply(result.contiguous())  # type: ignore[no-untyped-call]
+def _own(result: Any, flows: bool) -> Tensor:
+    """The result as a tensor of its own. flows: whether gradients come back for it."""
+    tensor = sendable(result)
+    own: Tensor = _Own.apply(tensor if flows else tensor.detach())  # type: ignore[no-untyped-call]
     return own

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from paceline.calibration.torch import KEPT_FREE, RETURNED
 from paceline.torch.freed_memory import return_free_memory, returning
 from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.graph import Graph
+from paceline.torch.partitioned.module_state import preserved
 from paceline.torch.partitioned.one_pass import Pass
 from paceline.torch.partitioned.values import Value, value_of
 from paceline.torch.partitioned.whole import whole
@@ -83,14 +83,14 @@ def profile(
     available: bytes of memory, of which the profile takes about half where it could need more. Its first pass finds how
     much the calls need; nothing that it frees is kept, so that it needs little itself. Calls are then timed with an
     allocator that keeps what is freed, and where the activations of the whole example may not fit with one that returns
-    it as well. A last pass has a sample more and shows which dimensions are those of the batch. Buffers and torch's
-    random numbers are afterwards what they were. Raises what the model raises.
+    it as well. A last pass has a sample more and shows which dimensions are those of the batch. Attributes, buffers
+    and random numbers are afterwards what they were. Raises what the model raises.
     """
     batch = example[0].shape[0]
     few, more = ([tensor[torch.arange(count) % batch] for tensor in example] for count in (samples, samples + 1))
     weights = sum(tensor.nbytes for tensor in graph.root.parameters())
     room = (available - 2 * weights) / 2
-    with _unchanged(graph.root):
+    with preserved(graph.root), torch.enable_grad():
         with returning():
             first = Pass(graph, few)
         saved = [first.facts(index)[0] for index in range(len(graph.calls))]
@@ -139,12 +139,3 @@ def _call(read: dict[str, Any]) -> Call:
 
 def _value(read: dict[str, Any]) -> Value:
     return Value(**{**read, "per_sample": tuple(read["per_sample"]), "constant": tuple(read["constant"])})
-
-
-@contextmanager
-def _unchanged(model: nn.Module) -> Iterator[None]:
-    kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
-    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
-        yield
-    for buffer, values in kept:
-        buffer.copy_(values)

@@ -6,20 +6,21 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.checkpoint import checkpoint
+
+from paceline.torch.partitioned.module_state import ModuleState
 
 
 def recomputed(part: nn.Module, taken: Sequence[Any], random: bool) -> tuple[Any, ...]:
     """`part(*taken)`, of which autograd keeps only what is taken.
 
-    The second time, random numbers and buffers are those of the first, and buffers such as the statistics of BatchNorm
-    are changed once only. random: whether the part may draw random numbers.
+    The second time, random numbers, buffers and attributes are those of the first, and those that it changes, such as
+    the statistics of BatchNorm, are changed once only. random: whether the part may draw random numbers.
     """
-    buffers = list(part.buffers())
-    before = [buffer.clone() for buffer in buffers]
-    again = _Again(buffers)
+    modules = list(part.modules())
+    before = ModuleState(modules)
+    again = _Again(modules, before)
 
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), again
@@ -27,33 +28,25 @@ def recomputed(part: nn.Module, taken: Sequence[Any], random: bool) -> tuple[Any
     found: tuple[Any, ...] = checkpoint(
         part, *taken, use_reentrant=False, preserve_rng_state=random, context_fn=contexts
     )
-    again.first = {
-        index: value
-        for index, (buffer, value) in enumerate(zip(buffers, before, strict=True))
-        if not torch.equal(buffer, value)
-    }
+    before.forget_unchanged()
     return found
 
 
 class _Again(AbstractContextManager[None]):
-    """In this context, which may be entered several times, buffers are what they were the first time.
+    """In this context, which may be entered several times, buffers and attributes are what they were the first time.
 
-    first: the values of those that the first time has changed, by their place in `buffers`.
+    first: what it was, of all or of what the first time has changed.
     """
 
-    def __init__(self, buffers: Sequence[Tensor]) -> None:
-        self._buffers = buffers
-        self._now: list[Tensor] = []
-        self.first: dict[int, Tensor] = {}
+    def __init__(self, modules: Sequence[nn.Module], first: ModuleState) -> None:
+        self._modules, self._first = modules, first
+        self._now: ModuleState | None = None
 
     def __enter__(self) -> None:
-        self._now = [buffer.clone() for buffer in self._buffers]
-        self._set(self.first)
+        self._now = ModuleState(self._modules)
+        self._first.restore()
 
     def __exit__(self, *_: object) -> None:
-        self._set(dict(enumerate(self._now)))
-        self._now = []
-
-    def _set(self, values: dict[int, Tensor]) -> None:
-        for index, value in values.items():
-            self._buffers[index].data.copy_(value)  # unseen by autograd, which may have saved the buffer elsewhere
+        assert self._now is not None
+        self._now.restore()
+        self._now = None

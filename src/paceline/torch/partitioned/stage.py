@@ -17,6 +17,8 @@ from paceline.torch.partitioned.replicas import StageGradients
 from paceline.torch.partitioned.values import Value
 
 _CPU = torch.device("cpu")
+_WITHOUT_AUTOCAST = torch.autocast("cpu", enabled=False)
+"""A backward takes the dtypes of its forward."""
 
 
 class Stage(PipelineStage):
@@ -121,14 +123,16 @@ class Stage(PipelineStage):
         whole = full_backward or not self._module.splits
         if last_backward:
             self.gradients.begin_last()
-        super().backward_one_chunk(bwd_chunk_id, loss, whole, last_backward)
+        with _WITHOUT_AUTOCAST:
+            super().backward_one_chunk(bwd_chunk_id, loss, whole, last_backward)
         if last_backward:
             self.gradients.end_last()
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
         """Make the weights' gradients of a microbatch, which were put off."""
         if self._module.splits:
-            super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
+            with _WITHOUT_AUTOCAST:
+                super().backward_weight_one_chunk(bwd_chunk_id, last_backward)
         if last_backward:
             self.gradients.begin_last()
             self.gradients.end_last()

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import torch
 
-Kind = Literal["tensor", "integer", "other"]
+Kind = Literal["tensor", "integer", "real", "truth", "integers", "size", "other"]
 
 
 @dataclass(frozen=True)
 class Value:
-    """A value of the model's forward. Only tensors and integers can be sent to another rank.
+    """A value of the model's forward. Only tensors and numbers can be sent to another rank, and tuples of integers.
 
     dtype: torch's name of it. per_sample, constant: each dimension is `per_sample * samples + constant`.
     differentiable: whether gradients flow through it.
@@ -41,15 +41,42 @@ class Value:
         return math.prod(self.shape(samples)) * self.torch_dtype.itemsize
 
 
-def value_of(one: object, other: object, samples: int, differentiable: bool) -> Value:
+UNKNOWN = Value("other")
+
+
+def value_of(one: Any, other: Any, samples: int, differentiable: bool) -> Value:
     """What was `one` for `samples` samples, and `other` for one sample more."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and one.layout == torch.strided:
+    if type(one) in _PLAIN and isinstance(other, torch.Tensor) and one.layout == torch.strided and not one.is_quantized:
         per_sample = tuple(more - less for less, more in zip(one.shape, other.shape, strict=True))
         constant = tuple(size - each * samples for size, each in zip(one.shape, per_sample, strict=True))
         return Value("tensor", str(one.dtype).removeprefix("torch."), per_sample, constant, differentiable)
-    if type(one) is int:
-        return Value("integer")
-    return Value("other")
+    if type(one) in _NUMBERS:
+        return _NUMBERS[type(one)]
+    if type(one) in (tuple, torch.Size) and type(other) is type(one) and len(one) == len(other):
+        kind: Kind = "size" if isinstance(one, torch.Size) else "integers"
+        return Value(kind, "int64", (0,), (len(one),)) if all(type(each) is int for each in one) else UNKNOWN
+    return UNKNOWN
+
+
+def sendable(value: Any) -> torch.Tensor:
+    """A tensor, a number or a tuple of integers as a tensor of its own elements, bit for bit."""
+    if isinstance(value, torch.Tensor):
+        return value.resolve_conj().resolve_neg().contiguous()
+    return torch.tensor(value, dtype=_NUMBERS.get(type(value), _NUMBERS[int]).torch_dtype)
+
+
+def received(kind: Kind, sent: torch.Tensor) -> Any:
+    """What was sent so."""
+    if kind == "tensor":
+        return sent
+    found = sent.tolist()
+    if kind in ("integers", "size"):
+        return torch.Size(found) if kind == "size" else tuple(found)
+    return found
+
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_NUMBERS = {int: Value("integer"), float: Value("real", "float64"), bool: Value("truth", "bool")}
 
 
 def sample_counts(batch: int, parts: int) -> list[int]:
