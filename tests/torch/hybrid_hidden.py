@@ -407,6 +407,7 @@ class TwiceAtFirst(nn.Module):
 
 INSIDE = (
     Teacher,
+    Decorated,
     InAutocast,
     Branching,
     TorchsDice,
@@ -426,7 +427,12 @@ INSIDE = (
 
 MODELS = (
     RootPositions,
+    BaseAndView,
+    SharedNorm,
+    ReadLater,
+    FilledLater,
     Numbers,
+    Conjugates,
     Structured,
     Whole,
     Described,

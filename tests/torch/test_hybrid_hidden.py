@@ -19,6 +19,7 @@ from torch import Tensor, nn
 import paceline.torch
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned.budget import Activations
+from paceline.torch.partitioned.effects import effects
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.predicted import memory as needed
 from paceline.torch.partitioned.predicted import predict as partitioned
@@ -111,6 +112,21 @@ def _between(kind: Make) -> nn.Module:
     return hidden.Between(kind())
 
 
+def _dropping() -> nn.Module:
+    return nn.Sequential(*(nn.Sequential(hidden.layer(), nn.Dropout(0.5)) for _ in range(4)))
+
+
+def check_modes(rank: int, size: int) -> None:
+    for activations in ("keep", "recompute"):
+        for before, during in ((False, True), (True, False)):
+            check_equal(_dropping, activations, before, during)  # type: ignore[arg-type]
+
+
+def test_a_model_of_the_other_mode_than_its_steps(ranks: Ranks) -> None:
+    """Random numbers are drawn again where activations are computed again, whatever the mode was before."""
+    ranks(check_modes, 2)
+
+
 def proof(model: nn.Module) -> set[str]:
     """The names of the classes that stay whole."""
     whole: set[type[nn.Module]] = set()
@@ -176,6 +192,19 @@ def test_a_proof_leaves_the_model_as_it_was() -> None:
     assert (model[0].inner.calls, model[0].inner.seen) == (0, [])
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert all(module.training for module in model.modules())
+
+
+@pytest.mark.parametrize("kind", [hidden.BaseAndView, hidden.SharedNorm, hidden.ReadLater, hidden.FilledLater])
+def test_there_is_no_cut_between_what_shares_memory(kind: Make) -> None:
+    graph = proved(kind(), [torch.randn(6, hidden.WIDTH)], set())
+    found = effects(graph, [torch.randn(6, hidden.WIDTH)]).inseparable
+    names = ["start", *graph.names]
+    assert {names[place] for place in found} == {
+        hidden.BaseAndView: {"flatten", "frozen.0", "frozen.1", "frozen.2"},
+        hidden.SharedNorm: {"norm", "layers.1"},
+        hidden.ReadLater: {"mul_", "detach", "mean", "add_", "sub", "layers.1", "layers.2"},
+        hidden.FilledLater: {"zeros_like", "layers.0", "layers.1", "getitem"},
+    }[kind]
 
 
 def check_changes(rank: int, size: int) -> None:

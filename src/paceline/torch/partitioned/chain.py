@@ -19,7 +19,7 @@ def chain(graph: Graph, profile: Profile) -> Chain:
     up, down = [], []
     for place in range(len(graph.calls) + 1):
         crossing = [known[node.name] for node in graph.crossing(place)]
-        possible = all(value.kind != "other" for value in crossing)
+        possible = place not in profile.inseparable and all(value.kind != "other" for value in crossing)
         up.append(sum(value.nbytes(profile.samples) for value in crossing) if possible else math.inf)
         down.append(float(sum(value.nbytes(profile.samples) for value in crossing if value.differentiable)))
     return Chain(

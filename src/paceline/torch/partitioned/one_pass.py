@@ -35,10 +35,7 @@ class Pass:
         self._inner: list[int] = []  # bytes that it keeps of what only exists within a call
         self.forward: list[float] = []
         self.backward: list[float] = []
-        self.mutates: list[tuple[str, ...]] = []
-        self.random: list[bool] = []
         self.seen: list[Any] = []
-        self.differentiable: list[bool] = []
         before = resident_bytes()
         for index, call in enumerate(graph.calls):
             self._call(call)
@@ -49,10 +46,9 @@ class Pass:
                     del self._values[node]
         return_free_memory()  # the allocator's pieces of ResNet-1001 with 8 images are 300 to 700 MiB
 
-    def facts(self, index: int) -> tuple[int, tuple[str, ...], bool]:
-        """Of a call: the bytes that are kept for its backward, what it mutates, whether it is random."""
-        saved = self._inner[index] + self._kept.get(self._graph.calls[index], 0)
-        return saved, self.mutates[index], self.random[index]
+    def saved(self, index: int) -> int:
+        """The bytes that are kept for a call's backward."""
+        return self._inner[index] + self._kept.get(self._graph.calls[index], 0)
 
     def _call(self, call: fx.Node) -> None:
         leaves: list[Tensor] = []
@@ -65,21 +61,17 @@ class Pass:
             saved[_place(tensor)] = tensor.untyped_storage().nbytes()
             return tensor
 
-        state = torch.get_rng_state()
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             begin = self._clock()
             result = run(self._graph.root, call, args, kwargs)
             self.forward.append(self._clock() - begin)
-        self.random.append(not torch.equal(state, torch.get_rng_state()))
         changed = [node for node, version in versions.items() if given[node]._version != version]
-        self.mutates.append(tuple(node.name for node in changed))
         outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
         self.backward.append(self._backward(call, outputs, leaves))
         self._count_saved(call, given, result, saved)
         for node in changed:
             self._values[node] = given[node].detach()
         self._flags[call] = bool(outputs)
-        self.differentiable.append(isinstance(result, Tensor) and result.requires_grad)
         self._values[call] = fx.node.map_aggregate(result, _detached)
         self.seen.append(result.detach().to("meta") if isinstance(result, Tensor) else result)
 

@@ -15,10 +15,11 @@ from torch import Tensor
 from paceline.calibration.torch import KEPT_FREE, RETURNED
 from paceline.torch.freed_memory import return_free_memory, returning
 from paceline.torch.partitioned.crowds import Clock
+from paceline.torch.partitioned.effects import effects
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.module_state import preserved
 from paceline.torch.partitioned.one_pass import Pass
-from paceline.torch.partitioned.values import Value, value_of
+from paceline.torch.partitioned.values import UNKNOWN, Value, value_of
 from paceline.torch.partitioned.whole import whole
 
 _ROUNDS = 2
@@ -55,13 +56,15 @@ class Call:
 class Profile:
     """What was found of a model. inputs, results: the model's arguments, and the result of each call.
 
-    samples: the size of the microbatch that was measured.
+    samples: the size of the microbatch that was measured. inseparable: the places between calls where there can't be a
+    cut, whatever crosses it.
     """
 
     samples: int
     calls: tuple[Call, ...]
     inputs: tuple[Value, ...]
     results: tuple[Value, ...]
+    inseparable: tuple[int, ...] = ()
 
     def dump(self) -> bytes:
         """As JSON."""
@@ -72,7 +75,8 @@ class Profile:
         """What `dump` wrote."""
         read = json.loads(data)
         calls = tuple(map(_call, read["calls"]))
-        return Profile(read["samples"], calls, *(tuple(map(_value, read[key])) for key in ("inputs", "results")))
+        inputs, results = (tuple(map(_value, read[key])) for key in ("inputs", "results"))
+        return Profile(read["samples"], calls, inputs, results, tuple(read["inseparable"]))
 
 
 def profile(
@@ -83,8 +87,9 @@ def profile(
     available: bytes of memory, of which the profile takes about half where it could need more. Its first pass finds how
     much the calls need; nothing that it frees is kept, so that it needs little itself. Calls are then timed with an
     allocator that keeps what is freed, and where the activations of the whole example may not fit with one that returns
-    it as well. A last pass has a sample more and shows which dimensions are those of the batch. Attributes, buffers
-    and random numbers are afterwards what they were. Raises what the model raises.
+    it as well. A last pass has a sample more and shows which dimensions are those of the batch. What else calls do is
+    seen in training and in evaluation, of which either may follow. Attributes, buffers and random numbers are
+    afterwards what they were. Raises what the model raises.
     """
     batch = example[0].shape[0]
     few, more = ([tensor[torch.arange(count) % batch] for tensor in example] for count in (samples, samples + 1))
@@ -93,21 +98,21 @@ def profile(
     with preserved(graph.root), torch.enable_grad():
         with returning():
             first = Pass(graph, few)
-        saved = [first.facts(index)[0] for index in range(len(graph.calls))]
+        saved = [first.saved(index) for index in range(len(graph.calls))]
         kept = returned = _timed(graph, few, room, clock, [KEPT_FREE * nbytes for nbytes in saved])
         if KEPT_FREE * sum(saved) * batch / samples + _COPIES * weights >= available:
             with returning():
                 returned = _timed(graph, few, room, clock, [RETURNED * nbytes for nbytes in saved])
         other = Pass(graph, more, room)
+        with returning():
+            seen = effects(graph, more)
     results = tuple(
-        value_of(one, two, samples, flag)
-        for one, two, flag in zip(first.seen, other.seen, first.differentiable, strict=True)
+        value_of(one, two, samples, flag) if alike else UNKNOWN
+        for one, two, flag, alike in zip(first.seen, other.seen, seen.differentiable, seen.alike, strict=True)
     )
-    calls = tuple(
-        Call(one, two, *first.facts(index)) for index, (one, two) in enumerate(zip(kept, returned, strict=True))
-    )
+    calls = tuple(map(Call, kept, returned, saved, seen.mutates, seen.random))
     inputs = tuple(value_of(one, two, samples, False) for one, two in zip(few, more, strict=True))
-    return Profile(samples, calls, inputs, results)
+    return Profile(samples, calls, inputs, results, seen.inseparable)
 
 
 def _timed(graph: Graph, inputs: Sequence[Tensor], room: float, clock: Clock, needed: Sequence[float]) -> list[Seconds]:
