@@ -209,6 +209,31 @@ class Penalized(nn.Module):
         return result
 
 
+class Borrowing(nn.Module):
+    """Uses a module that is none of its own."""
+
+    def __init__(self, others: list[nn.Linear]) -> None:
+        super().__init__()
+        self.others = others
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.detach().isnan().any():
+            raise ValueError("NaN")
+        result: Tensor = x @ self.others[0].weight
+        return result
+
+
+class Borrowed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = layer(), layer()
+        self.last = Borrowing([self.first])
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(self.second(self.first(x)))
+        return result
+
+
 class Positions(nn.Module):
     """Buffers that are in no state dict, one of them expanded, in a module that stays whole."""
 

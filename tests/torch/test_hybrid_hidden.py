@@ -207,6 +207,12 @@ def test_there_is_no_cut_between_what_shares_memory(kind: Make) -> None:
     }[kind]
 
 
+def test_a_module_that_uses_the_parameters_of_another_is_refused() -> None:
+    example = [torch.randn(6, hidden.WIDTH)]
+    with pytest.raises(HybridError, match=r"last uses the parameter first\.weight, which is none of its module's"):
+        effects(proved(hidden.Borrowed(), example, set()), example)
+
+
 def check_changes(rank: int, size: int) -> None:
     """What the graph has for good is not changed silently afterwards."""
     example = torch.randn(SAMPLES, hidden.WIDTH)

@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from paceline.torch.partitioned.calls import tensors_in
+from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.graph import Graph
 from paceline.torch.partitioned.history import functions_behind
 from paceline.torch.partitioned.module_state import ModuleState, RandomStates, preserved
@@ -73,9 +74,10 @@ class _Watch:
         self._graph = graph
         self._storages = _Storages()
         self._own = {self._storages.of(one) for one in (*graph.root.parameters(), *graph.root.buffers())}
+        self._names = {id(one): name for name, one in graph.root.named_parameters()}
         before = ModuleState(graph.root.modules())
         results = unsaved(lambda: self._walk(inputs), before.restore)
-        self._reached = functions_behind(results)
+        self._reached = set(functions_behind((one.grad_fn for one in results), set()))
         self.differentiable = [self._flows(self._functions.get(call.name, ())) for call in graph.calls]
         self.inseparable = self._inseparable()
 
@@ -86,6 +88,7 @@ class _Watch:
         self._crossing: list[list[_Living]] = []
         self._functions: dict[str, tuple[Any, ...]] = {}
         self._changed: list[set[int]] = []
+        self._known: set[Any] = set()
         left = walk(self._graph, [one.detach().clone() for one in inputs], self._after, self._before)
         return [one for node in self._graph.returned for one in tensors_in(left[node])]
 
@@ -111,7 +114,22 @@ class _Watch:
         living = list(self._living(values, values))
         self.mutates.append(tuple(one.name for one in living if one.storages & changed))
         self._functions.update((one.name, one.functions) for one in living)
+        self._require_own(call, living)
         del self._versions, self._state
+
+    def _require_own(self, call: fx.Node, living: Iterable[_Living]) -> None:
+        """Raise HybridError if the call has used a parameter that is none of its module's: its rank may not have it."""
+        own = {id(one) for one in self._graph.tensors(call)}
+        for function in functions_behind((one for value in living for one in value.functions), self._known):
+            leaf = getattr(function, "variable", None)
+            if leaf is None:
+                continue
+            self._known.remove(function)  # another call may use it too
+            if id(leaf) in self._names and id(leaf) not in own:
+                raise HybridError(
+                    f"{call.target} uses the parameter {self._names[id(leaf)]}, which is none of its module's: "
+                    "make it an attribute of that module, or of the model"
+                )
 
     def _modules_of(self, call: fx.Node) -> Iterator[nn.Module]:
         if call.op == "call_module":

@@ -14,7 +14,10 @@ def history(results: Iterable[Tensor], names: Mapping[int, str]) -> list[object]
     names: of the parameters, by `id`. It is equal for runs whose gradients are computed alike.
     """
     begins = [(result.grad_fn, names.get(id(result), "") if result.requires_grad else "") for result in results]
-    numbers = {function: number for number, function in enumerate(_behind(function for function, _ in begins))}
+    numbers = {
+        function: number
+        for number, function in enumerate(functions_behind((function for function, _ in begins), set()))
+    }
     found: list[object] = [(numbers.get(function), name) for function, name in begins]
     for function in numbers:
         leaf = getattr(function, "variable", None)
@@ -23,18 +26,18 @@ def history(results: Iterable[Tensor], names: Mapping[int, str]) -> list[object]
     return found
 
 
-def functions_behind(results: Iterable[Tensor]) -> set[Any]:
-    """The functions through which gradients of these results flow."""
-    return set(_behind(result.grad_fn for result in results))
+def functions_behind(begins: Iterable[Any], known: set[Any]) -> list[Any]:
+    """Return these functions and those to which they pass gradients on, each before those behind it.
 
-
-def _behind(begins: Iterable[Any]) -> list[Any]:
-    found: dict[Any, None] = {}
+    known: functions that are left out with all behind them, to which what is found is added.
+    """
+    found: list[Any] = []
     for begin in begins:
         ahead = [begin]
         while ahead:
             function = ahead.pop()
-            if function is not None and function not in found:
-                found[function] = None
+            if function is not None and function not in known:
+                known.add(function)
+                found.append(function)
                 ahead += [other for other, _ in reversed(function.next_functions)]
-    return list(found)
+    return found
