@@ -85,8 +85,11 @@ def hybrid(
     random numbers are those of the whole model after `torch.manual_seed` with a seed that the first rank of the replica
     draws for it.
 
+    Rank 0 proves on two samples of the example that the traced calls do what the model does: modules of which that is
+    not so stay whole.
+
     Raises HybridError (a ValueError) if partitions × replicas is not the number of ranks, or the model can't be traced,
-    or not be cut into so many stages that fit.
+    or its own forward does what a trace can't see, or it can't be cut into so many stages that fit.
     """
     if torch_version() < PIPELINES:
         raise HybridError(
