@@ -178,6 +178,73 @@ def check_several_losses_in_one_step(rank: int, size: int) -> None:
     torch.testing.assert_close(gradients(ours), gradients(theirs), rtol=1e-5, atol=1e-5)
 
 
+def _clamp(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad.clamp_(-0.5, 0.5)
+
+
+def _replace(parameter: Tensor) -> None:
+    assert parameter.grad is not None
+    parameter.grad = parameter.grad * 2
+
+
+def _other_memory(net: nn.Module) -> None:
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            parameter.grad.data = parameter.grad.data * 0.5
+
+
+def _other_order(net: nn.Module) -> None:
+    """Changes the order of elements in memory, also of a square matrix at the same address."""
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    for parameter in net.parameters():
+        if parameter.grad is not None and parameter.grad.dim() == 2:
+            parameter.grad.data = parameter.grad.data.t()
+
+
+def _new_gradients(net: nn.Module) -> None:
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            parameter.grad = torch.ones_like(parameter)
+
+
+def check_gradients_that_the_user_changes(rank: int, size: int) -> None:
+    """Between passes, with new memory or another order of it, and during a pass, by hooks that come after ours."""
+    for change in (_other_memory, _other_order, _new_gradients):
+        for none in (True, False, None):
+            ours, theirs = model(), DDP(model())
+            paceline.torch.GradientBuckets(ours, bucket_bytes=1500)
+            for step in range(3):
+                for net in (ours, theirs):
+                    backward(net, step, rank)
+                assert_same(ours, theirs.module)
+                for net in (ours, theirs.module):
+                    change(net)
+                    if none is not None:
+                        net.zero_grad(set_to_none=none)
+    for hook in (_clamp, _replace):
+        ours, theirs = model(), model()
+        paceline.torch.GradientBuckets(ours, bucket_bytes=1)
+        for net in (ours, theirs):
+            for parameter in net.parameters():
+                if parameter.requires_grad:
+                    parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        wrapped = DDP(theirs)
+        for step in range(2):
+            for net in (ours, wrapped):
+                net.zero_grad()
+                backward(net, step, rank)
+            assert_same(ours, theirs)
+
+
+def check_a_dtype_that_changes(rank: int, size: int) -> None:
+    net = nn.Linear(4, 4)
+    paceline.torch.GradientBuckets(net)
+    net.double()
+    with pytest.raises(TypeError, match=r"was float32\[4(, 4)?\] when .* now has a gradient of float64\[4"):
+        net(torch.ones(2, 4).double()).sum().backward()
+
+
 def check_checkpoints(rank: int, size: int) -> None:
     for reentrant in (False, True):
         ours, theirs = model(), model()

@@ -10,6 +10,7 @@ from functools import partial
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd import Variable
+from torch.utils.hooks import RemovableHandle
 
 from paceline.torch.bucket import Bucket
 
@@ -27,16 +28,14 @@ class BackwardExchange:
         self._owner = owner
         self._buckets: list[Bucket] = []
         self._works: list[dist.Work] = []
-        self._hooks: list[object] = []
+        self._hooks: list[list[RemovableHandle]] = []  # by bucket and slot
         self._ending: weakref.ref[_Ending] | None = None  # of the pass under way
         self._paused = False
 
     def extend(self, buckets: Sequence[Bucket]) -> None:
         """From here on exchange these, too, after those before."""
         for index, bucket in enumerate(buckets, len(self._buckets)):
-            for slot, parameter in enumerate(bucket.parameters):
-                hook = partial(self._accumulated, index, slot)
-                self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]
+            self._hooks.append([self._hook(index, slot, one) for slot, one in enumerate(bucket.parameters)])
         self._buckets += buckets
 
     @contextmanager
@@ -50,8 +49,23 @@ class BackwardExchange:
 
     def close(self) -> None:
         """From here on `backward` exchanges nothing."""
-        for hook in self._hooks:
-            hook.remove()  # type: ignore[attr-defined]
+        for hooks in self._hooks:
+            for hook in hooks:
+                hook.remove()
+
+    def _hook(self, index: int, slot: int, parameter: Tensor) -> RemovableHandle:
+        hook = partial(self._accumulated, index, slot)
+        return parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-any-return,no-untyped-call]
+
+    def _is_last(self, index: int, slot: int, parameter: Tensor) -> bool:
+        """Whether no hook of the user's changes the gradient after ours; if one does, ours is the last from now on."""
+        hook = self._hooks[index][slot]
+        hooks: dict[int, object] = parameter._post_accumulate_grad_hooks  # type: ignore[attr-defined]
+        if next(reversed(hooks)) == hook.id:
+            return True
+        hook.remove()
+        self._hooks[index][slot] = self._hook(index, slot, parameter)
+        return False
 
     def _accumulated(self, index: int, slot: int, parameter: Tensor) -> None:
         bucket = self._buckets[index]
@@ -72,6 +86,8 @@ class BackwardExchange:
             )
         bucket.adopt(slot, parameter)
         bucket.arrived(slot)
+        if not self._is_last(index, slot, parameter):
+            return  # the next hook, or the end of the pass, starts what is complete
         while len(self._works) < len(self._buckets) and self._buckets[len(self._works)].complete:
             self._start_next()
 

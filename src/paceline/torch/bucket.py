@@ -47,7 +47,8 @@ def assign(
 class Bucket(ABC):
     """The gradients of `parameters`, which are of one dtype, in `flat` memory, and how ranks exchange them.
 
-    views: where each gradient lies.
+    views: where each gradient lies. They are the bucket's own; `p.grad` is another tensor over the same memory, because
+    whoever holds that may give it other memory.
     """
 
     def __init__(self, parameters: Sequence[Tensor], layout: FlatLayout, flat: Tensor) -> None:
@@ -55,6 +56,7 @@ class Bucket(ABC):
         self._parameters = [weakref.ref(parameter) for parameter in parameters]
         self.flat = flat
         self.views = layout.views(flat)
+        self._lent = layout.views(flat)
         self._missing: set[int] = set()
 
     @property
@@ -76,14 +78,19 @@ class Bucket(ABC):
         self._missing.discard(slot)
 
     def adopt(self, slot: int, parameter: Tensor) -> None:
-        """Let the gradient of `parameter` lie here, wherever it was."""
+        """Let the gradient of `parameter` lie here, wherever it was. Raises TypeError if it cannot."""
         gradient, view = parameter.grad, self.views[slot]
-        if gradient is None or gradient is view:
+        if gradient is None or is_at(gradient, view):
             return
         if gradient.layout != torch.strided:
             raise TypeError(f"a bucket holds dense gradients only, found one of layout {gradient.layout}")
-        view.copy_(gradient.detach())
-        parameter.grad = view
+        if gradient.shape != view.shape or gradient.dtype != view.dtype:
+            raise TypeError(
+                f"a parameter was {described(view)} when its gradients got their bucket and now has a gradient of "
+                f"{described(gradient)}: make the bucket anew after such a change"
+            )
+        move(gradient, view)
+        self._lend(slot, parameter)
 
     def left_out(self) -> Iterator[tuple[int, Tensor | None]]:
         """The parameters whose gradients did not come in this pass; None for one that is gone."""
@@ -94,10 +101,56 @@ class Bucket(ABC):
     def close(self) -> None:
         """No more gradients come in this pass."""
 
-    @abstractmethod
     def start(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to exchange the gradients with the ranks of `group`. All ranks' buckets start in one order."""
+        for slot, reference in enumerate(self._parameters):
+            if slot in self._missing or (parameter := reference()) is None:
+                continue
+            if parameter.grad is None:  # a hook has taken it since it arrived
+                self.views[slot].zero_()
+            else:
+                self.adopt(slot, parameter)
+        return self.exchange(group)
 
     @abstractmethod
+    def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to exchange `flat`, in which all gradients are."""
+
     def settle(self) -> None:
-        """The exchange is over."""
+        """The exchange is over: what any rank has a gradient of has the result as its gradient here."""
+        for slot in self.found():
+            parameter = self._parameters[slot]()
+            if parameter is not None and (parameter.grad is None or not is_at(parameter.grad, self.views[slot])):
+                self._lend(slot, parameter)
+
+    @abstractmethod
+    def found(self) -> Iterable[int]:
+        """The slots of which some rank had a gradient in this exchange."""
+
+    def _lend(self, slot: int, parameter: Tensor) -> None:
+        if not is_at(self._lent[slot], self.views[slot]):
+            self._lent[slot] = self.views[slot].data
+        parameter.grad = self._lent[slot]
+
+
+def described(tensor: Tensor) -> str:
+    """Its dtype and shape."""
+    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
+
+
+def is_at(tensor: Tensor, view: Tensor) -> bool:
+    """Whether both are the same elements of memory in the same order, whatever tensors they are."""
+    return (
+        tensor.layout == torch.strided
+        and tensor.is_set_to(view)
+        and tensor.dtype == view.dtype
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
+
+
+def move(tensor: Tensor, view: Tensor) -> None:
+    """Copy a tensor's values to where they belong, which may be in its own memory in another order."""
+    values = tensor.detach()
+    inside = values.untyped_storage().data_ptr() == view.untyped_storage().data_ptr()
+    view.copy_(values.clone() if inside else values)

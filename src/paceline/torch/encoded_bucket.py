@@ -19,14 +19,16 @@ class EncodedBucket(MeanBucket):
         super().__init__(parameters)
         self._index, self._compression = index, compression
 
-    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
-        """Start to make them the mean over the ranks of `group`."""
-        if not self._compression.encodes(self.flat.dtype):
-            return super().start(group)
-        absent = set((self.present == 0).nonzero().flatten().tolist())
+    def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to make them the mean over the ranks of `group`, and to learn which of them any rank has."""
+        if not self._compression.encodes(self.gradients.dtype):
+            return super().exchange(group)
+        living = [(slot, one) for slot, reference in enumerate(self._parameters) if (one := reference()) is not None]
+        absent = {place for place, (slot, _) in enumerate(living) if not self.present[slot]}
         # The numbers must not be lost among gradients.
-        work: dist.Work | None = dist.all_reduce(self.present, dist.ReduceOp.AVG, group, async_op=True)
+        self._beside.copy_(self.present)
+        work: dist.Work | None = dist.all_reduce(self._beside, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
-        gradients = self.flat[: self.layout.numel]
-        encoded = self._compression.mean(self._index, gradients, self.parameters, self.layout.begins, absent)
+        begins = [self.layout.begins[slot] for slot, _ in living]
+        encoded = self._compression.mean(self._index, self.gradients, [one for _, one in living], begins, absent)
         return WorkGroup([encoded, work])

@@ -101,7 +101,7 @@ class _WeightedBucket(EncodedBucket):
         super().__init__(index, parameters, compression)
         self._batches = batches
 
-    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
+    def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         if self._batches is not None:
             self.flat.mul_(self._batches.weight)
-        return super().start(group)
+        return super().exchange(group)

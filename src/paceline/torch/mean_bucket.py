@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -15,15 +16,16 @@ from paceline.torch.memory import empty
 class MeanBucket(Bucket):
     """Gradients in the arena that become their mean over the ranks.
 
-    present: one number for each parameter, which lies behind the gradients and says whether this rank has its gradient.
-    The mean over the ranks then says whether any has, so that a gradient which nobody has stays None everywhere.
+    gradients: all of them, flat. present: a number for each parameter that says whether this rank has its gradient, and
+    after the exchange whether any has, so that a gradient which nobody has stays None everywhere.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
         self.layout = layout = FlatLayout(parameters, CACHE_LINE)
         flat = empty(layout.numel + len(parameters), dtype=layout.dtype).zero_()
         super().__init__(parameters, layout, flat)
-        self.present = flat[layout.numel :]
+        self.gradients, self._beside = flat[: layout.numel], flat[layout.numel :]
+        self.present = torch.ones(len(parameters), dtype=torch.uint8)
         self.begin()
 
     def begin(self) -> None:
@@ -40,14 +42,18 @@ class MeanBucket(Bucket):
                 self.views[slot].zero_()
                 self.present[slot] = 0
 
-    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
-        """Start to make them the mean over the ranks of `group`."""
+    def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to make them the mean over the ranks of `group`, and to learn which of them any rank has."""
+        self._beside.copy_(self.present)
         work: dist.Work | None = dist.all_reduce(self.flat, dist.ReduceOp.AVG, group, async_op=True)
         assert work is not None
         return work
 
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""
-        for slot, parameter in self.left_out():
-            if parameter is not None and parameter.grad is None and self.present[slot] != 0:
-                parameter.grad = self.views[slot]
+        torch.ne(self._beside, 0, out=self.present)
+        super().settle()
+
+    def found(self) -> Iterator[int]:
+        """The slots of which some rank had a gradient in this exchange."""
+        return (slot for slot, present in enumerate(self.present.tolist()) if present)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.torch.bucket import Bucket
+from paceline.torch.bucket import Bucket, described, is_at, move
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
@@ -137,7 +137,7 @@ class ShardBucket(Bucket):
             else:
                 self.adopt(slot, parameter)
 
-    def start(self, group: dist.ProcessGroup | None) -> dist.Work:
+    def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to reduce-scatter the gradients, and to learn which of them any rank has."""
         absent = {slot for slot, present in enumerate(self._present.tolist()) if not present}
         reduced = self._reduce_scatter(self.flat[self._shard], self.flat, self.parameters, self.layout.begins, absent)
@@ -146,15 +146,15 @@ class ShardBucket(Bucket):
 
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""
-        for slot, present in enumerate(self._present.tolist()):
-            parameter = self._parameters[slot]()
-            if not present or parameter is None:
-                continue
-            if parameter.grad is None:
-                parameter.grad = self.views[slot]
+        super().settle()
+        for slot in self.found():
             if slot in self._earlier:
                 self._owned[slot].add_(self._earlier.pop(slot))
             self._mean.add(slot)
+
+    def found(self) -> Iterator[int]:
+        """The slots of which some rank had a gradient in this exchange."""
+        return (slot for slot, present in enumerate(self._present.tolist()) if present)
 
     def forget(self) -> None:
         """Gradients are set to None or zero, wherever they were."""
@@ -174,13 +174,13 @@ class ShardBucket(Bucket):
         """Let the parameters lie here, wherever they are. name: of one, for an error."""
         for slot, view in enumerate(self._value_views):
             parameter = self._parameters[slot]()
-            if parameter is not None and parameter.data_ptr() != view.data_ptr():
+            if parameter is not None and not is_at(parameter, view):
                 if parameter.dtype != view.dtype or parameter.shape != view.shape:
                     raise RuntimeError(
                         f"{name(parameter)} was {described(view)} when its optimizer was made and is now "
                         f"{described(parameter)}: make a new ShardedOptimizer after such a change"
                     )
-                view.copy_(parameter.detach())
+                move(parameter, view)
                 parameter.data = view
         if self.exact is not None:
             self.exact.take_over()
@@ -211,8 +211,3 @@ class ShardBucket(Bucket):
         broadcast_values(self._values, group)
         if self.exact is not None:
             self.exact.restart()
-
-
-def described(tensor: Tensor) -> str:
-    """Its dtype and shape."""
-    return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"

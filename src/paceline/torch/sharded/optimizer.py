@@ -17,13 +17,13 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from paceline.torch.backward_exchange import BackwardExchange
-from paceline.torch.bucket import BUCKET_BYTES, assign
+from paceline.torch.bucket import BUCKET_BYTES, assign, described
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.residuals import Residuals
 from paceline.torch.sharded import state
 from paceline.torch.sharded.agreement import require_agreement
-from paceline.torch.sharded.bucket import ShardBucket, described
+from paceline.torch.sharded.bucket import ShardBucket
 from paceline.torch.sharded.clip import clip
 from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
 from paceline.torch.sharded.optimizer_class import class_and_options
