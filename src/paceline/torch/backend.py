@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
+from paceline.plan.codecs import AUTO
 from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.process import runtime
 from paceline.runtime.runtime import Runtime
@@ -48,7 +49,16 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     supports_splitting = True
     supports_coalescing = False
 
-    def __init__(self, store: dist.Store, rank: int, size: int, limits: Limits, name: str = "") -> None:
+    def __init__(
+        self,
+        store: dist.Store,
+        rank: int,
+        size: int,
+        limits: Limits,
+        name: str = "",
+        native: _engine.Group | None = None,
+    ) -> None:
+        """native: the engine's group, if the ranks have met already."""
         super().__init__(rank, size)
         home = runtime()
         self._store = store
@@ -61,7 +71,7 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._splits = 0
         self._home = home
         self._notify = home.notify
-        self._group = home.group(
+        self._group = native or home.group(
             store,  # type: ignore[arg-type]  # its stub knows no bytes
             rank,
             size,
@@ -70,6 +80,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             place=_place(store),
         )
         self._twins: dict[str, _engine.Group] = {}
+        self._siblings: list[PacelineProcessGroup] = []
+        self._siblings_made = 0
         self._returning = Returning()
         self._backward = BackwardWaits(home.annotations.outside)
         follow_optimizers()
@@ -88,6 +100,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
             self._open = False
             _alive.discard(self)
             with ExitStack() as last:
+                for sibling in self._siblings:
+                    last.callback(sibling.shutdown)
                 if self._inner is not None:
                     last.callback(self._inner.shutdown)
                 for group in (*self._twins.values(), self._group):
@@ -115,6 +129,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         """Make every unfinished and later operation raise `Aborted`, here and on all other members."""
         for group in (self._group, *self._twins.values()):
             group.abort(f"rank {self._rank} called abort")
+        for sibling in self._siblings:
+            sibling.abort()
         if self._inner is not None:
             self._inner.abort()
 
@@ -122,6 +138,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         """Let operations that begin from now on take this long at most."""
         self._limits = replace(self._limits, operation=timeout.total_seconds())
         self._group.set_timeout(self._limits.operation)
+        for sibling in self._siblings:
+            sibling.set_timeout(timeout)
 
     setTimeout = _set_default_timeout = set_timeout
 
@@ -153,6 +171,23 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     splitGroup = split_group
 
+    def sibling(self) -> PacelineProcessGroup:
+        """A group of the same ranks whose collectives are in no order with this one's, and which ends with it at last.
+
+        Every member of this group must call it, equally often; they need not meet. torch's functions do not know it.
+        """
+        self._siblings = [one for one in self._siblings if one._open]
+        self._siblings_made += 1
+        name = f"{self._name}:sibling:{self._siblings_made}"
+        native = self._subgroup(name)
+        if self._home.settings.compress == AUTO and not self._home.membership(native.channel).one_machine:
+            native.set_codec(*self._home.encoding(self._group))
+        store = dist.PrefixStore(f"{name}/", self._store)
+        group = PacelineProcessGroup(store, self._rank, self._size, self._limits, name, native)
+        group._description = self._description
+        self._siblings.append(group)
+        return group
+
     def eager_connect_single_device(self, device: object = None) -> None:
         """Do nothing, because the ranks have met already."""
 
@@ -161,11 +196,13 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
 
     def _twin(self, purpose: str) -> _engine.Group:
         if purpose not in self._twins:
-            digest = hashlib.sha256(f"{purpose} of {self._group.channel}".encode()).digest()
-            channel = int.from_bytes(digest[:8], "big") >> 1
-            members = range(self._size)
-            self._twins[purpose] = self._home.subgroup(self._group.channel, members, channel, self._limits.operation)
+            self._twins[purpose] = self._subgroup(purpose)
         return self._twins[purpose]
+
+    def _subgroup(self, purpose: str) -> _engine.Group:
+        digest = hashlib.sha256(f"{purpose} of {self._group.channel}".encode()).digest()
+        channel = int.from_bytes(digest[:8], "big") >> 1
+        return self._home.subgroup(self._group.channel, range(self._size), channel, self._limits.operation)
 
     # -- names and numbers ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
 from paceline.torch.bucket import Bucket
+from paceline.torch.channel import channel_of, leave
 
 
 class BackwardExchange:
@@ -24,7 +25,10 @@ class BackwardExchange:
     """
 
     def __init__(self, group: dist.ProcessGroup | None, owner: str) -> None:
-        self._group = group
+        self.channel = channel_of(group)
+        """The ranks, where no other exchange is."""
+        self._leave = weakref.finalize(self, leave, self.channel, group)
+        self._leave.atexit = False
         self._owner = owner
         self._buckets: list[Bucket] = []
         self._works: list[dist.Work] = []
@@ -52,6 +56,7 @@ class BackwardExchange:
         for hooks in self._hooks:
             for hook in hooks:
                 hook.remove()
+        self._leave()
 
     def _hook(self, index: int, slot: int, parameter: Tensor) -> RemovableHandle:
         hook = partial(self._accumulated, index, slot)
@@ -100,12 +105,14 @@ class BackwardExchange:
         Variable._execution_engine.queue_callback(ending)
 
     def _start_next(self) -> None:
-        self._works.append(self._buckets[len(self._works)].start(self._group))
+        self._works.append(self._buckets[len(self._works)].start(self.channel))
 
-    def _finish(self) -> None:
+    def _start_rest(self) -> None:
         for bucket in self._buckets[len(self._works) :]:
             bucket.close()
             self._start_next()
+
+    def _finish(self) -> None:
         for bucket, work in zip(self._buckets, self._works, strict=True):
             work.wait()
             bucket.settle()
@@ -113,10 +120,17 @@ class BackwardExchange:
 
 
 class _Ending:
-    """Called at the end of a backward pass. If that raises, it vanishes uncalled, as nobody but autograd holds it."""
+    """Called at the end of a backward pass. If that raises, it vanishes uncalled, as nobody but autograd holds it.
+
+    A pass may end for several exchanges, in an order that ranks do not share: all start what is left before any waits.
+    """
 
     def __init__(self, exchange: BackwardExchange) -> None:
         self._exchange = exchange
 
     def __call__(self) -> None:
+        self._exchange._start_rest()
+        Variable._execution_engine.queue_callback(self._finish)
+
+    def _finish(self) -> None:
         self._exchange._finish()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.torch.channel import start_all_reduce
 from paceline.torch.compression import Compression
 from paceline.torch.mean_bucket import MeanBucket
 from paceline.torch.work import WorkGroup
@@ -27,8 +28,7 @@ class EncodedBucket(MeanBucket):
         absent = {place for place, (slot, _) in enumerate(living) if not self.present[slot]}
         # The numbers must not be lost among gradients.
         self._beside.copy_(self.present)
-        work: dist.Work | None = dist.all_reduce(self._beside, dist.ReduceOp.AVG, group, async_op=True)
-        assert work is not None
+        work = start_all_reduce(self._beside, dist.ReduceOp.AVG, group)
         begins = [self.layout.begins[slot] for slot, _ in living]
         encoded = self._compression.mean(self._index, self.gradients, [one for _, one in living], begins, absent)
         return WorkGroup([encoded, work])

@@ -63,12 +63,12 @@ class GradientBuckets:
             raise ValueError(f"gradients in the arena are for parameters on the CPU, found one on {elsewhere}")
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
         named = {name: one for name, one in module.named_parameters() if one.requires_grad}
-        self._compression = Compression(group, codec or "none", named if error_feedback else None)
+        self._exchange = BackwardExchange(group, type(self).__name__)
+        self._compression = Compression(self._exchange.channel, codec or "none", named if error_feedback else None)
         self._buckets = [
             _WeightedBucket(index, some, batches, self._compression)
             for index, some in enumerate(assign(reversed(parameters), bucket_bytes))
         ]
-        self._exchange = BackwardExchange(group, type(self).__name__)
         for tensor in (*module.parameters(), *module.buffers()):
             broadcast_values(tensor, group)
         self._exchange.extend(self._buckets)

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch.bucket import CACHE_LINE, Bucket
+from paceline.torch.channel import start_all_reduce
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
 
@@ -45,9 +46,7 @@ class MeanBucket(Bucket):
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to make them the mean over the ranks of `group`, and to learn which of them any rank has."""
         self._beside.copy_(self.present)
-        work: dist.Work | None = dist.all_reduce(self.flat, dist.ReduceOp.AVG, group, async_op=True)
-        assert work is not None
-        return work
+        return start_all_reduce(self.flat, dist.ReduceOp.AVG, group)
 
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""

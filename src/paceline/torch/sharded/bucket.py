@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch.bucket import Bucket, described, is_at, move
+from paceline.torch.channel import start_all_reduce
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout
 from paceline.torch.memory import empty
@@ -141,7 +142,7 @@ class ShardBucket(Bucket):
         """Start to reduce-scatter the gradients, and to learn which of them any rank has."""
         absent = {slot for slot, present in enumerate(self._present.tolist()) if not present}
         reduced = self._reduce_scatter(self.flat[self._shard], self.flat, self.parameters, self.layout.begins, absent)
-        present = dist.all_reduce(self._present, dist.ReduceOp.MAX, group, async_op=True)
+        present = start_all_reduce(self._present, dist.ReduceOp.MAX, group)
         return WorkGroup([reduced, present])
 
     def settle(self) -> None:

@@ -141,7 +141,7 @@ class ShardedOptimizer(Optimizer):
                 parameters,
                 rank,
                 ranks,
-                reduce_scatter_of(self._group, self._gradient_codec, dtype, self.residuals, number),
+                reduce_scatter_of(self._exchange.channel, self._gradient_codec, dtype, self.residuals, number),
                 all_gather_of(self._group, self._codec, dtype),
             )
             bucket.broadcast(self._group)

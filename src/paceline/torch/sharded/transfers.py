@@ -11,7 +11,8 @@ from torch import Tensor
 from paceline.group.arguments import encoding
 from paceline.plan.codecs import NONE
 from paceline.torch.backend import paceline_group
-from paceline.torch.compat import all_gather_single, reduce_scatter_single
+from paceline.torch.channel import start_reduce_scatter
+from paceline.torch.compat import all_gather_single
 from paceline.torch.residuals import Residuals
 from paceline.torch.sharded.bucket import AllGather, ReduceScatter
 
@@ -61,8 +62,7 @@ class PlainReduceScatter:
         absent: Collection[int],
     ) -> dist.Work:
         """Start."""
-        work: dist.Work = reduce_scatter_single(block, flat, dist.ReduceOp.AVG, group=self._group, async_op=True)
-        return work
+        return start_reduce_scatter(block, flat, dist.ReduceOp.AVG, self._group)
 
 
 class EncodedReduceScatter:

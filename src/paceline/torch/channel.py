@@ -1,0 +1,43 @@
+"""What gradients are exchanged in: collectives whose order on a rank is their own, and nobody else's."""
+
+from __future__ import annotations
+
+import torch.distributed as dist
+from torch import Tensor
+
+from paceline.torch.backend import PacelineProcessGroup
+from paceline.torch.compat import reduce_scatter_single
+
+
+def channel_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
+    """The ranks of `group` on a channel of their own, if the group is Paceline's; else the group itself. A collective.
+
+    Two models' exchanges start when their gradients come, which may be in another order on each rank.
+    """
+    found: object = dist.group.WORLD if group is None else group
+    return found.sibling() if isinstance(found, PacelineProcessGroup) else group
+
+
+def leave(channel: dist.ProcessGroup | None, group: dist.ProcessGroup | None) -> None:
+    """Use a channel of `group` no longer."""
+    if channel is not group and isinstance(channel, PacelineProcessGroup):
+        channel.shutdown()
+
+
+def start_all_reduce(tensor: Tensor, op: dist.ReduceOp.RedOpType, group: dist.ProcessGroup | None) -> dist.Work:
+    """Start to combine a tensor in place over a group of torch's, or a channel of one."""
+    if isinstance(group, PacelineProcessGroup):
+        return group.allreduce([tensor], op)
+    work: dist.Work | None = dist.all_reduce(tensor, op, group, async_op=True)
+    assert work is not None
+    return work
+
+
+def start_reduce_scatter(
+    output: Tensor, input: Tensor, op: dist.ReduceOp.RedOpType, group: dist.ProcessGroup | None
+) -> dist.Work:
+    """Start to combine the ranks' `input`, of which this one gets a block, over a group or a channel of one."""
+    if isinstance(group, PacelineProcessGroup):
+        return group.reduce_scatter_single(output, input, op)
+    work: dist.Work = reduce_scatter_single(output, input, op, group=group, async_op=True)
+    return work
