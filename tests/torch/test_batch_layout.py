@@ -19,7 +19,7 @@ from torch.utils.data import default_collate
 
 from paceline.torch.data import layout
 from paceline.torch.data.pool import Pool
-from paceline.torch.data.shares import Shares, cuts, split
+from paceline.torch.data.shares import Shares, cuts, spare, split
 from paceline.torch.data.slots import Slots
 from paceline.torch.data.source import Task, Writer, _collate
 
@@ -137,13 +137,13 @@ def test_a_split_is_whole_and_fair(total: int, weights: list[float]) -> None:
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8))
-def test_cuts_cover_a_batch_once_and_no_rank_is_without(counts: list[int]) -> None:
+def test_cuts_cover_a_batch_once_and_each_rank_has_samples_of_its_own(counts: list[int]) -> None:
     ranks = range(10, 10 + len(counts))
     found = cuts(ranks, counts, sum(counts))
-    rows = max(1, sum(counts))
+    rows = max(1, sum(counts)) + spare(counts)
     covered = [row for cut in found.values() if cut.samples for row in range(cut.begin, cut.end)]
     assert covered == list(range(sum(counts)))
-    assert all(0 <= cut.begin < cut.end <= rows for cut in found.values())
+    assert sorted(row for cut in found.values() for row in range(cut.begin, cut.end)) == list(range(rows))
     assert [found[rank].samples for rank in ranks] == counts
 
 

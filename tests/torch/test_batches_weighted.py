@@ -234,6 +234,28 @@ def test_tensors_may_be_kept_and_written_to(ranks: Ranks) -> None:
     assert slots[0] <= 40 + 8 + 2
 
 
+def check_own_memory(rank: int, size: int, machines: str, count: int) -> None:
+    """Ranks that have no sample of a batch get one that is nobody else's."""
+    on_machines(machines, rank)
+    rows = torch.arange(1.0, count + 1)
+    for loader in (
+        Loader(rows, batch_size=4, collate_fn=torch.stack),
+        Loader([rows[begin : begin + 4] for begin in range(0, count, 4)]),
+    ):
+        for batch in loader:
+            kept = batch.clone()
+            dist.barrier()
+            batch += 100 * (rank + 1)
+            dist.barrier()
+            assert torch.equal(batch, kept + 100 * (rank + 1))
+        loader.close()
+
+
+@pytest.mark.parametrize(("machines", "count"), [("aaa", 5), ("aaa", 6), ("abb", 5)])
+def test_a_rank_without_samples_has_memory_of_its_own(ranks: Ranks, machines: str, count: int) -> None:
+    ranks(check_own_memory, 3, machines=machines, count=count, fresh=True)
+
+
 def check_refusals(rank: int, size: int) -> None:
     for words, arguments in {
         "at least 1": {"batch_size": 0},

@@ -36,8 +36,9 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 class Layout:
     """Where the tensors of a batch lie. All have the batch's samples as their first dimension.
 
-    rows: the number of samples. nbytes: the memory that the batch needs. tree: the structure as JSON has it, where a
-    tensor is `{"tensor": [dtype, shape without the first dimension, offset in bytes]}`; an array's key is "array".
+    rows: the number of samples, spare ones included. nbytes: the memory that the batch needs. tree: the structure as
+    JSON has it, where a tensor is `{"tensor": [dtype, shape without the first dimension, offset in bytes]}`; an array's
+    key is "array".
     """
 
     rows: int
@@ -52,12 +53,13 @@ class Stack:
     samples: Sequence[Tensor]
 
 
-def plan(batch: Any) -> tuple[Layout, list[Tensor | Stack]]:
+def plan(batch: Any, spare: int = 0) -> tuple[Layout, list[Tensor | Stack]]:
     """Return the layout of a batch and its tensors in the order of their offsets; arrays come as tensors.
 
-    Raises TypeError for what a batch cannot hold, and ValueError if tensors differ in their first dimension.
+    spare: so many copies of the last sample come behind it. Raises TypeError for what a batch cannot hold, and
+    ValueError if tensors differ in their first dimension.
     """
-    planner = _Planner()
+    planner = _Planner(spare)
     tree = planner.node(batch, "batch", 0)
     tensors = planner.tensors
     if not tensors:
@@ -73,13 +75,14 @@ def plan(batch: Any) -> tuple[Layout, list[Tensor | Stack]]:
             )
     if planner.end > MAX_BYTES:
         raise ValueError(f"the batch has {planner.end} bytes; a shared batch has at most {MAX_BYTES}")
-    return Layout(rows, planner.end, tree), tensors
+    return Layout(rows + spare, planner.end, tree), tensors
 
 
 class _Planner:
     """Collects the tensors of a batch. (A recursive closure would be a cycle, which keeps their memory for a while.)"""
 
-    def __init__(self) -> None:
+    def __init__(self, spare: int) -> None:
+        self._spare = spare
         self.tensors: list[Tensor | Stack] = []
         self.rows: list[int] = []
         self.places: list[str] = []
@@ -119,7 +122,7 @@ class _Planner:
         self.tensors.append(value)
         self.rows.append(rows)
         self.places.append(place)
-        offset, self.end = self.end, -(-(self.end + rows * sample.nbytes) // _LINE) * _LINE
+        offset, self.end = self.end, -(-(self.end + (rows + self._spare) * sample.nbytes) // _LINE) * _LINE
         return {kind: [_NAMES[sample.dtype], list(sample.shape), offset]}
 
 
@@ -127,10 +130,13 @@ def write(layout: Layout, tensors: list[Tensor | Stack], memory: NDArray[np.uint
     """Copy the tensors of `plan` into memory, uint8[at least layout.nbytes]. RuntimeError: samples differ in shape."""
     for tensor, (_, name, shape, offset) in zip(tensors, _leaves(layout.tree), strict=True):
         target = _tensor(memory, _DTYPES[name], (layout.rows, *shape), offset)
+        rows = len(tensor.samples) if isinstance(tensor, Stack) else len(tensor)
         if isinstance(tensor, Stack):
-            torch.stack([one.detach() for one in tensor.samples], out=target)
+            torch.stack([one.detach() for one in tensor.samples], out=target[:rows])
         else:
-            target.copy_(tensor)
+            target[:rows].copy_(tensor)
+        if rows < layout.rows:
+            target[rows:] = target[rows - 1]
 
 
 def view(layout: Layout, memory: NDArray[np.uint8], begin: int, end: int) -> Any:

@@ -64,12 +64,15 @@ def cuts(ranks: Sequence[int], counts: Sequence[int], total: int | None) -> dict
     """Return the parts of a machine's ranks, one behind the other.
 
     counts: the samples of each of these ranks. A rank without any gets one that does not count, so that it can take
-    part in the step; where the machine has none at all, its batch consists of one such sample.
+    part in the step: of the machine's `spare` samples, or the one sample that a machine without any reads.
     """
-    rows = max(1, sum(counts))
-    found, begin = {}, 0
+    found, begin, extra = {}, 0, sum(counts)
     for rank, count in zip(ranks, counts, strict=True):
-        start = begin if count else min(begin, rows - 1)
-        found[rank] = Cut(start, start + max(1, count), count, total)
-        begin += count
+        found[rank] = Cut(begin, begin + count, count, total) if count else Cut(extra, extra + 1, 0, total)
+        begin, extra = begin + count, extra + (not count)
     return found
+
+
+def spare(counts: Sequence[int]) -> int:
+    """Return how many samples a machine needs beside those that it reads, so that each of its ranks has its own."""
+    return counts.count(0) - (sum(counts) == 0)

@@ -19,7 +19,7 @@ from torch.utils.data._utils.collate import collate, default_collate_fn_map
 from paceline.torch.data import layout
 from paceline.torch.data.layout import Layout
 from paceline.torch.data.pool import Pool
-from paceline.torch.data.shares import Cut, Shares, cuts, split
+from paceline.torch.data.shares import Cut, Shares, cuts, spare, split
 from paceline.torch.data.slots import Slots
 from paceline.torch.freed_memory import keep_freed_memory
 
@@ -61,10 +61,11 @@ class Division:
 
 @dataclass(frozen=True)
 class Task:
-    """A batch to be made: the indices of its samples, and where to write it."""
+    """A batch to be made: the indices of its samples, and where to write it. spare: as of `layout.plan`."""
 
     slot: int
     indices: tuple[Any, ...]
+    spare: int = 0
 
 
 class Writer:
@@ -79,9 +80,9 @@ class Writer:
         several = getattr(self._dataset, "__getitems__", None)
         indices = list(task.indices)
         samples = several(indices) if several else [self._dataset[index] for index in indices]
-        planned, tensors = layout.plan(self._collate(samples))
-        if planned.rows != len(indices):
-            raise ValueError(f"collate_fn made a batch of {planned.rows} samples from {len(indices)}")
+        planned, tensors = layout.plan(self._collate(samples), task.spare)
+        if (made := planned.rows - task.spare) != len(indices):
+            raise ValueError(f"collate_fn made a batch of {made} samples from {len(indices)}")
         if planned.nbytes > self._largest:
             # Malloc may keep what one batch's samples took, and as much for decoding. It would give them back to the
             # system after each batch, and to fault them in again takes a third of the time of an image of 224×224.
@@ -127,9 +128,10 @@ class FromDataset:
         here = self._division.here
         for number, indices in enumerate(self._batches):
             counts = split(len(indices), self._shares.at(number))
-            self._cuts.append(cuts(here, [counts[rank] for rank in here], len(indices)))
+            own = [counts[rank] for rank in here]
+            self._cuts.append(cuts(here, own, len(indices)))
             mine = indices[self._division.part(counts)] or indices[:1]
-            yield Task(self._pool.take(), tuple(mine))
+            yield Task(self._pool.take(), tuple(mine), spare(own))
 
     def begin(self) -> Generator[Written]:
         """Begin an epoch: start the input workers."""
@@ -171,9 +173,11 @@ class FromIterable:
             if planned.rows:
                 weights = self._shares.at(number)
                 counts = split(planned.rows, [weights[rank] for rank in self._here])
+                found = cuts(self._here, counts, planned.rows if self._alone else None)
+                if extra := spare(counts):
+                    planned, tensors = layout.plan(batch, extra)
                 slot = self._pool.take()
                 layout.write(planned, tensors, self._slots.array(slot, planned.nbytes))
-                found = cuts(self._here, counts, planned.rows if self._alone else None)
                 yield Written(slot, planned, found, time.monotonic_ns() - begun)
                 number += 1
             begun = time.monotonic_ns()
