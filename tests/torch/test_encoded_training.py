@@ -25,6 +25,10 @@ def test_training(machines: str, tmp_path: Path) -> None:
     run(len(machines), PROGRAM, machines, output=tmp_path, imports=TORCH)
 
 
+def test_states_of_a_training(tmp_path: Path) -> None:
+    run(2, PROGRAM.with_name("encoded_states.py"), output=tmp_path, imports=TORCH)
+
+
 def refused(rank: int, size: int) -> None:
     net = DDP(nn.Linear(3, 3))
     with pytest.raises(ValueError, match="no such codec: 'zip'"):

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -24,6 +24,10 @@ from paceline.torch.bucket import assign
 
 ALGORITHM = 7
 """Where the event ring's rows say it."""
+
+
+class Weights(NamedTuple):
+    weight: float
 
 
 class Net(nn.Module):
@@ -243,6 +247,18 @@ def check_a_dtype_that_changes(rank: int, size: int) -> None:
     net.double()
     with pytest.raises(TypeError, match=r"was float32\[4(, 4)?\] when .* now has a gradient of float64\[4"):
         net(torch.ones(2, 4).double()).sum().backward()
+
+
+def check_weights_of_zero(rank: int, size: int) -> None:
+    """A gradient that only a rank of weight 0 has is zero on all ranks, and none of them lacks it."""
+    net: Any = nn.ModuleDict({name: nn.Linear(2, 1) for name in ("everywhere", "on_one_rank", "nowhere")})
+    batches = Weights([0.0, 1.5, 1.5][rank])
+    paceline.torch.GradientBuckets(net, batches=batches)
+    x = torch.full((3, 2), rank + 1.0)
+    (net["everywhere"](x) + (net["on_one_rank"](x) if rank == 0 else 0)).sum().backward()
+    assert net["everywhere"].weight.grad.eq((2 + 3) * 3 / 2).all()
+    assert net["on_one_rank"].weight.grad.eq(0).all()
+    assert net["nowhere"].weight.grad is None
 
 
 def check_checkpoints(rank: int, size: int) -> None:

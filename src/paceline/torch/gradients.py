@@ -103,5 +103,5 @@ class _WeightedBucket(EncodedBucket):
 
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         if self._batches is not None:
-            self.flat.mul_(self._batches.weight)
+            self.gradients.mul_(self._batches.weight)
         return super().exchange(group)

@@ -8,17 +8,21 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline.plan.codecs import LOSSLESS, NONE
+from paceline.runtime.process import running
 from paceline.torch.bucket import CACHE_LINE, Bucket
 from paceline.torch.channel import start_all_reduce
-from paceline.torch.flat import FlatLayout
+from paceline.torch.flat import FlatLayout, clear
 from paceline.torch.memory import empty
+from paceline.torch.work import WorkGroup
 
 
 class MeanBucket(Bucket):
     """Gradients in the arena that become their mean over the ranks.
 
     gradients: all of them, flat. present: a number for each parameter that says whether this rank has its gradient, and
-    after the exchange whether any has, so that a gradient which nobody has stays None everywhere.
+    after the exchange whether any has, so that a gradient which nobody has stays None everywhere. These numbers travel
+    with the gradients, but apart from them where a codec could change them.
     """
 
     def __init__(self, parameters: Sequence[Tensor]) -> None:
@@ -26,6 +30,8 @@ class MeanBucket(Bucket):
         flat = empty(layout.numel + len(parameters), dtype=layout.dtype).zero_()
         super().__init__(parameters, layout, flat)
         self.gradients, self._beside = flat[: layout.numel], flat[layout.numel :]
+        self._gaps = layout.gaps(self.gradients)
+        self._apart = False  # whether `present` travels by itself
         self.present = torch.ones(len(parameters), dtype=torch.uint8)
         self.begin()
 
@@ -43,14 +49,29 @@ class MeanBucket(Bucket):
                 self.views[slot].zero_()
                 self.present[slot] = 0
 
+    @property
+    def encoded(self) -> bool:
+        """Whether the gradients may be encoded between machines, which may change them."""
+        home = running()
+        return home is not None and home.settings.compress not in (NONE, LOSSLESS)
+
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to make them the mean over the ranks of `group`, and to learn which of them any rank has."""
-        self._beside.copy_(self.present)
-        return start_all_reduce(self.flat, dist.ReduceOp.AVG, group)
+        self._apart = self.encoded
+        if not self._apart:
+            self._beside.copy_(self.present)
+            return start_all_reduce(self.flat, dist.ReduceOp.AVG, group)
+        clear(self._gaps)
+        return WorkGroup([self.mean(group), start_all_reduce(self.present, dist.ReduceOp.MAX, group)])
+
+    def mean(self, group: dist.ProcessGroup | None) -> dist.Work:
+        """Start to make the gradients their mean over the ranks of `group`."""
+        return start_all_reduce(self.gradients, dist.ReduceOp.AVG, group)
 
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""
-        torch.ne(self._beside, 0, out=self.present)
+        if not self._apart:
+            self.present.copy_(self._beside != 0)
         super().settle()
 
     def found(self) -> Iterator[int]:

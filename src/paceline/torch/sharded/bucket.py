@@ -12,7 +12,7 @@ from torch import Tensor
 from paceline.torch.bucket import Bucket, described, is_at, move
 from paceline.torch.channel import start_all_reduce
 from paceline.torch.first_values import broadcast_values
-from paceline.torch.flat import FlatLayout
+from paceline.torch.flat import FlatLayout, clear
 from paceline.torch.memory import empty
 from paceline.torch.sharded.exact import ExactShard
 from paceline.torch.work import WorkGroup
@@ -79,6 +79,7 @@ class ShardBucket(Bucket):
         self.shard_numel = -(-layout.numel // (ranks * line)) * line
         flat, self._values = (empty(ranks * self.shard_numel, dtype=layout.dtype).zero_() for _ in range(2))
         super().__init__(parameters, layout, flat)
+        self._gaps, self._value_gaps = layout.gaps(flat), layout.gaps(self._values)
         self._value_views = layout.views(self._values)
         self._shard = slice(rank * self.shard_numel, (rank + 1) * self.shard_numel)
         self._reduce_scatter = reduce_scatter
@@ -140,6 +141,7 @@ class ShardBucket(Bucket):
 
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to reduce-scatter the gradients, and to learn which of them any rank has."""
+        clear(self._gaps)
         absent = {slot for slot, present in enumerate(self._present.tolist()) if not present}
         reduced = self._reduce_scatter(self.flat[self._shard], self.flat, self.parameters, self.layout.begins, absent)
         present = start_all_reduce(self._present, dist.ReduceOp.MAX, group)
@@ -205,6 +207,7 @@ class ShardBucket(Bucket):
     def gathered(self) -> None:
         """All values are there."""
         if self.exact is not None:
+            clear(self._value_gaps)
             self.exact.encoded()
 
     def broadcast(self, group: dist.ProcessGroup | None) -> None:
