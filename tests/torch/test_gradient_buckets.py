@@ -355,6 +355,23 @@ def check_low_precision_and_complex(rank: int, size: int) -> None:
         assert_equal_on_all_ranks(net)
 
 
+def check_ranks_disagree(rank: int, size: int) -> None:
+    turned = nn.Linear(5, 3, bias=False) if rank == 1 else nn.Linear(3, 5, bias=False)
+    with pytest.raises(ValueError, match=r'parameter "weight": float32\[5, 3\] on rank 0, float32\[3, 5\] on rank 1'):
+        paceline.torch.GradientBuckets(turned)
+    images = nn.Conv2d(2, 2, 2)
+    if rank == 2:
+        images.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=r'"weight": .* on rank 0, .* in memory order \[8, 1, 4, 2\] on rank 2'):
+        paceline.torch.GradientBuckets(images)
+    net = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="on the buckets: bucket_bytes=100, codec=None on rank 0, bucket_bytes=200"):
+        paceline.torch.GradientBuckets(net, bucket_bytes=200 if rank == 1 else 100)
+    net.bias.requires_grad_(rank != 1)
+    with pytest.raises(ValueError, match=r'parameter "bias": float32\[2\] on rank 0, float32\[2\], frozen on rank 1'):
+        paceline.torch.GradientBuckets(net)
+
+
 def check_what_it_refuses(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="no parameter"):
         paceline.torch.GradientBuckets(nn.ReLU())

@@ -385,6 +385,13 @@ def check_ranks_disagree(rank: int, size: int) -> None:
         ShardedOptimizer(some[:3] if rank == 1 else some, torch.optim.SGD)
     with pytest.raises(ValueError, match="on the optimizer: SGD on rank 0, Adam on rank 1"):
         ShardedOptimizer(some, torch.optim.Adam if rank == 1 else torch.optim.SGD)
+    with pytest.raises(ValueError, match=r"on the buckets: bucket_bytes=100, .* on rank 0, bucket_bytes=200"):
+        ShardedOptimizer(some, torch.optim.SGD, bucket_bytes=200 if rank == 1 else 100)
+    images = nn.Conv2d(2, 2, 2)
+    if rank == 1:
+        images.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=r"parameter 0: float32\[2, 2, 2, 2\] .* in memory order \[8, 1, 4, 2\]"):
+        ShardedOptimizer(images.parameters(), torch.optim.SGD)
     some[0].requires_grad_(rank != 1)
     with pytest.raises(ValueError, match=r"parameter 0: .* on rank 0, .*frozen on rank 1"):
         ShardedOptimizer(some, torch.optim.SGD)

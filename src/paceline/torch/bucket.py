@@ -138,6 +138,13 @@ def described(tensor: Tensor) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}"
 
 
+def ordered(tensor: Tensor) -> str:
+    """Its dtype and shape, and the order of its elements in a bucket where that is not the usual one."""
+    strides = torch.empty_like(tensor, device="meta").stride()
+    usual = torch.empty(tensor.shape, device="meta").stride()
+    return described(tensor) + (f" in memory order {list(strides)}" if strides != usual else "")
+
+
 def is_at(tensor: Tensor, view: Tensor) -> bool:
     """Whether both are the same elements of memory in the same order, whatever tensors they are."""
     return (

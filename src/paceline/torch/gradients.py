@@ -10,11 +10,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from paceline.torch.backward_exchange import BackwardExchange
-from paceline.torch.bucket import BUCKET_BYTES, assign
+from paceline.torch.bucket import BUCKET_BYTES, assign, ordered
 from paceline.torch.compression import Compression
 from paceline.torch.encoded_bucket import EncodedBucket
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
+from paceline.torch.sharded.agreement import require_agreement
 
 if TYPE_CHECKING:
     from paceline.torch.data.weighted import Weighing
@@ -42,8 +43,9 @@ class GradientBuckets:
     A parameter without a gradient on some ranks counts as zero there and then has the mean everywhere; where no rank
     has one, it stays as it was. Buffers are not exchanged again, and on each rank `backward` must reach some parameter.
 
-    Raises ValueError if a parameter that requires a gradient is not on the CPU, or if there is none; `backward` raises
-    what the collectives raise, TypeError for sparse gradients, and RuntimeError after a pass that did not finish.
+    Raises ValueError if a parameter that requires a gradient is not on the CPU, if there is none, or if ranks have
+    different ones, of which shapes, dtypes and orders in memory are compared. `backward` raises what the collectives
+    raise, TypeError for sparse gradients, and RuntimeError after a pass that did not finish.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class GradientBuckets:
             raise ValueError("the module has no parameter that requires a gradient")
         if elsewhere := next((parameter.device for parameter in parameters if not parameter.is_cpu), None):
             raise ValueError(f"gradients in the arena are for parameters on the CPU, found one on {elsewhere}")
+        _require_agreement(module, f"bucket_bytes={bucket_bytes}, codec={codec}", group)
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
         named = {name: one for name, one in module.named_parameters() if one.requires_grad}
         self._exchange = BackwardExchange(group, type(self).__name__)
@@ -105,3 +108,13 @@ class _WeightedBucket(EncodedBucket):
         if self._batches is not None:
             self.gradients.mul_(self._batches.weight)
         return super().exchange(group)
+
+
+def _require_agreement(module: nn.Module, options: str, group: dist.ProcessGroup | None) -> None:
+    named = dict(module.named_parameters())
+    labels = ["the buckets", *(f'parameter "{name}"' for name in named)]
+    require_agreement(
+        [options, *(ordered(one) + ("" if one.requires_grad else ", frozen") for one in named.values())],
+        lambda number: labels[number] if number < len(labels) else f"parameter {number - 1}",
+        group,
+    )

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from paceline.torch.backward_exchange import BackwardExchange
-from paceline.torch.bucket import BUCKET_BYTES, assign, described
+from paceline.torch.bucket import BUCKET_BYTES, assign, ordered
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.residuals import Residuals
@@ -124,8 +124,12 @@ class ShardedOptimizer(Optimizer):
             require_element_wise(self._class, {**self.defaults, **_options(group)})
         before = sum(len(group["params"]) for group in self.param_groups) - len(named)
         require_agreement(
-            [self._class.__name__, *(_describe(parameter, index) for parameter, index in named)],
-            lambda number: self._name(number - 1 + before) if number else "the optimizer",
+            [
+                self._class.__name__,
+                f"bucket_bytes={self._bucket_bytes}, codec={self._codec}, gradient_codec={self._gradient_codec}",
+                *(_describe(parameter, index) for parameter, index in named),
+            ],
+            lambda number: self._name(number - 2 + before) if number > 1 else ("the optimizer", "the buckets")[number],
             self._group,
         )
         keep_freed_memory(sum(parameter.nbytes for parameter, _ in named))
@@ -320,4 +324,4 @@ def _options(group: dict[str, object]) -> dict[str, object]:
 
 def _describe(parameter: Tensor, group: int) -> str:
     frozen = "" if parameter.requires_grad else ", frozen"
-    return f"{described(parameter)} in group {group}{frozen}"
+    return f"{ordered(parameter)} in group {group}{frozen}"
