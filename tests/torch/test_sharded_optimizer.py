@@ -77,7 +77,8 @@ def batch(step: int, rank: int) -> Tensor:
 
 
 def loss_of(net: Net, step: int, rank: int, without: int | None = None) -> Tensor:
-    result: Tensor = net(batch(step, rank).to(net.frozen.dtype), without).square().mean()
+    dtype = next(net.parameters()).dtype
+    result: Tensor = net(batch(step, rank).to(dtype), without).square().mean()
     return result
 
 
@@ -334,6 +335,41 @@ def check_only_what_was_exchanged_is_stepped(rank: int, size: int) -> None:
     optimizer.step()
     net.scale.grad = torch.ones_like(net.scale)
     optimizer.step()  # it had a mean, which was changed by hand
+
+
+def _zero(net: nn.Module) -> None:
+    net.zero_grad(set_to_none=False)
+
+
+def _halve(net: nn.Module) -> None:
+    for parameter in net.parameters():
+        if parameter.grad is not None:
+            parameter.grad.mul_(0.5)
+
+
+def check_means_that_later_passes_add_to(rank: int, size: int) -> None:
+    """The mean of a pass is a gradient as any other: the user may set it to zero or scale it between passes."""
+    for change in (_zero, _halve, nn.Module.zero_grad, lambda net: None):
+        for before in (True, False):
+            ours, theirs = model().double(), model().double()
+            wrapped = nn.parallel.DistributedDataParallel(theirs)
+            optimizer = ShardedOptimizer(ours.parameters(), torch.optim.SGD, lr=0.1)
+            plain = torch.optim.SGD(theirs.parameters(), lr=0.1)
+            for net, sync in ((ours, optimizer), (wrapped, wrapped)):
+                for step in range(2):
+                    backward(net, step, rank)  # type: ignore[arg-type]
+                    with sync.no_sync():
+                        if before:
+                            change(net)  # type: ignore[operator]
+                        backward(net, step + 10, rank)  # type: ignore[arg-type]
+                        if not before:
+                            change(net)  # type: ignore[operator]
+                backward(net, 20, rank)  # type: ignore[arg-type]
+            optimizer.step()
+            plain.step()
+            for one, right in zip(ours.parameters(), theirs.parameters(), strict=True):
+                torch.testing.assert_close(one, right, rtol=1e-12, atol=1e-12)
+            optimizer.close()
 
 
 def check_a_subgroup(rank: int, size: int) -> None:

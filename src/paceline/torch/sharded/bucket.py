@@ -81,6 +81,7 @@ class ShardBucket(Bucket):
         super().__init__(parameters, layout, flat)
         self._gaps, self._value_gaps = layout.gaps(flat), layout.gaps(self._values)
         self._value_views = layout.views(self._values)
+        self._ranks = ranks
         self._shard = slice(rank * self.shard_numel, (rank + 1) * self.shard_numel)
         self._reduce_scatter = reduce_scatter
         self._all_gather = all_gather
@@ -89,7 +90,6 @@ class ShardBucket(Bucket):
         self._owned = {piece.slot: piece.gradient for piece in self.pieces}
         self._present = torch.ones(len(parameters), dtype=torch.uint8)
         self._mean: set[int] = set()  # slots whose gradient is the mean over the ranks, where this rank owns it
-        self._earlier: dict[int, Tensor] = {}  # by slot: a mean of earlier passes, which those since then add to
         self.reclaim(described)
 
     def _piece(self, slot: int, parameter: Tensor) -> Piece | None:
@@ -107,20 +107,24 @@ class ShardBucket(Bucket):
 
     def accumulates(self, slot: int) -> None:
         """A gradient is about to be added to `p.grad` of parameter `slot`, which must then be this rank's alone."""
-        if slot in self._mean:
+        parameter = self._parameters[slot]()
+        if slot in self._mean and parameter is not None:
             self._mean.discard(slot)
-            self._set_aside(slot, self._parameters[slot]())
-        elif (parameter := self._parameters[slot]()) is not None and parameter.grad is None:
-            self._earlier.pop(slot, None)
+            self._make_own(slot, parameter)
 
-    def _set_aside(self, slot: int, parameter: Tensor | None) -> None:
-        self._earlier.pop(slot, None)
-        if parameter is None or parameter.grad is None:
+    def _make_own(self, slot: int, parameter: Tensor) -> None:
+        """Let a mean over the ranks be this rank's part of the next one: its owner has all of it, the others nothing.
+
+        So the user may change it as any gradient: what is set to zero has no part, what is scaled has that part.
+        """
+        if parameter.grad is None:
             return
         self.adopt(slot, parameter)
-        if slot in self._owned:
-            self._earlier[slot] = self._owned[slot].clone()
+        owned = self._owned.get(slot)
+        share = None if owned is None else owned * self._ranks
         self.views[slot].zero_()
+        if owned is not None and share is not None:
+            owned.copy_(share)
 
     def begin(self) -> None:
         """A new backward pass: no gradient has come yet."""
@@ -131,11 +135,10 @@ class ShardBucket(Bucket):
         """The missing gradients count as they were before this pass, or as zero if None."""
         for slot, parameter in self.left_out():
             if parameter is None or parameter.grad is None:
-                self._earlier.pop(slot, None)
                 self.views[slot].zero_()
                 self._present[slot] = 0
             elif slot in self._mean:
-                self._set_aside(slot, parameter)
+                self._make_own(slot, parameter)
             else:
                 self.adopt(slot, parameter)
 
@@ -150,18 +153,11 @@ class ShardBucket(Bucket):
     def settle(self) -> None:
         """Gradients that another rank has appear here too."""
         super().settle()
-        for slot in self.found():
-            if slot in self._earlier:
-                self._owned[slot].add_(self._earlier.pop(slot))
-            self._mean.add(slot)
+        self._mean.update(self.found())
 
     def found(self) -> Iterator[int]:
         """The slots of which some rank had a gradient in this exchange."""
         return (slot for slot, present in enumerate(self._present.tolist()) if present)
-
-    def forget(self) -> None:
-        """Gradients are set to None or zero, wherever they were."""
-        self._earlier.clear()
 
     def not_exchanged(self) -> Tensor | None:
         """Some parameter whose gradient is not the mean over the ranks."""

@@ -173,12 +173,6 @@ class ShardedOptimizer(Optimizer):
         """From here on `backward` exchanges nothing."""
         self._exchange.close()
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """As torch's; the model's own `zero_grad` does as well."""
-        super().zero_grad(set_to_none)
-        for bucket in self._buckets:
-            bucket.forget()
-
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update the parameters on all ranks. A collective. closure: called once, before."""
         loss = None
