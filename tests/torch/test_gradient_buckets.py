@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import time
 import weakref
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from paceline.errors import CommunicationError
 from paceline.runtime.process import runtime
 from paceline.torch.bucket import assign
 
+sgd = torch.optim.SGD
 ALGORITHM = 7
 """Where the event ring's rows say it."""
 
@@ -300,6 +303,9 @@ def check_an_exception_in_backward(rank: int, size: int) -> None:
     net.zero_grad()
     net(torch.ones(2, 4)).sum().backward()
     again = paceline.torch.GradientBuckets(net)
+    with pytest.raises(KeyError, match="broken layer"):
+        net[1](Broken.apply(net[0](torch.ones(2, 4)))).sum().backward()  # type: ignore[no-untyped-call]
+    again = paceline.torch.GradientBuckets(net)  # takes over what has failed
     net.zero_grad()
     net(torch.full((2, 4), rank + 1.0)).sum().backward()
     assert_equal_on_all_ranks(net)
@@ -372,11 +378,99 @@ def check_ranks_disagree(rank: int, size: int) -> None:
         paceline.torch.GradientBuckets(net)
 
 
+def _new_head(net: nn.Sequential) -> None:
+    net[1] = nn.Linear(4, 4)
+
+
+def _assigned(net: nn.Sequential) -> None:
+    net.load_state_dict({name: value.clone() for name, value in net.state_dict().items()}, assign=True)
+
+
+def _unfrozen(net: nn.Sequential) -> None:
+    net[2].requires_grad_(True)
+
+
+def _more(net: nn.Sequential) -> None:
+    net.append(nn.Linear(4, 4))
+
+
+def check_parameters_that_train_later_are_refused(rank: int, size: int) -> None:
+    for change, name in (
+        (_new_head, "1.weight"),
+        (_assigned, "0.weight"),
+        (_unfrozen, "2.weight"),
+        (_more, "3.weight"),
+    ):
+        for by_forward in (True, False):
+            net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3)))
+            net[2].requires_grad_(False)
+            buckets = paceline.torch.GradientBuckets(net)
+            copies = [copy.deepcopy(net), pickle.loads(pickle.dumps(net))]
+            kept = net[0](torch.ones(2, 4))
+            change(net)
+            with pytest.raises(RuntimeError, match=f'parameter "{name}" trains, but its gradient is not exchanged'):
+                net(torch.ones(2, 4)) if by_forward else kept.sum().backward()
+            for one in copies:
+                change(one)
+                one(torch.ones(2, 4)).sum().backward()
+            net.eval()(torch.ones(2, 4))
+            buckets.close()
+            net.train()(torch.ones(2, 4)).sum().backward()
+
+
+def check_parameters_that_go(rank: int, size: int) -> None:
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    paceline.torch.GradientBuckets(net, codec="int8")
+    for _ in range(2):
+        net(torch.full((2, 4), rank + 1.0)).sum().backward()
+        assert_equal_on_all_ranks(net)
+        if len(net) > 1:
+            del net[1]
+
+
+def check_a_graph_of_gradients(rank: int, size: int) -> None:
+    net = nn.Linear(4, 4)
+    buckets = paceline.torch.GradientBuckets(net)
+    with buckets.no_sync():
+        net(torch.ones(2, 4)).square().sum().backward(create_graph=True)
+    assert net.weight.grad is not None and net.weight.grad.requires_grad
+    net.zero_grad()
+    with pytest.raises(RuntimeError, match=r"leave out backward\(create_graph=True\)"):
+        net(torch.ones(2, 4)).square().sum().backward(create_graph=True)
+
+
+def check_the_last_exchange_of_a_model_counts(rank: int, size: int) -> None:
+    ours, theirs = model(), DDP(model())
+    paceline.torch.GradientBuckets(ours.layers)
+    for bucket_bytes in (1, 1 << 20):
+        paceline.torch.GradientBuckets(ours, bucket_bytes=bucket_bytes)
+        for net in (ours, theirs):
+            net.zero_grad()
+            backward(net, 0, rank)
+        assert_same(ours, theirs.module)
+
+
+def check_a_nan_that_weighs_nothing(rank: int, size: int) -> None:
+    net = nn.Linear(2, 1)
+    paceline.torch.GradientBuckets(net, batches=Weights(0.0 if rank == 1 else size / (size - 1)))
+    net(torch.full((1, 2), float("nan") if rank == 1 else 1.0)).sum().backward()
+    assert net.weight.grad is not None
+    torch.testing.assert_close(net.weight.grad, torch.ones(1, 2))
+
+
 def check_what_it_refuses(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="no parameter"):
         paceline.torch.GradientBuckets(nn.ReLU())
     with pytest.raises(ValueError, match="found one on meta"):
         paceline.torch.GradientBuckets(nn.Linear(2, 2, device="meta"))
+    net = nn.Linear(2, 2)
+    whole = nn.Sequential(net, nn.Linear(2, 2))
+    first = paceline.torch.GradientBuckets(whole)
+    for again in (paceline.torch.GradientBuckets, lambda m: paceline.torch.ShardedOptimizer(m.parameters(), sgd)):
+        with pytest.raises(ValueError, match=r"a GradientBuckets exchanges gradients of some of these .* close\(\) it"):
+            again(net)
+    first.close()
+    paceline.torch.GradientBuckets(net)
     table = nn.Embedding(4, 2, sparse=True)
     paceline.torch.GradientBuckets(table)
     with pytest.raises(TypeError, match="dense gradients only"):

@@ -77,8 +77,7 @@ def batch(step: int, rank: int) -> Tensor:
 
 
 def loss_of(net: Net, step: int, rank: int, without: int | None = None) -> Tensor:
-    dtype = next(net.parameters()).dtype
-    result: Tensor = net(batch(step, rank).to(dtype), without).square().mean()
+    result: Tensor = net(batch(step, rank).to(net.frozen.dtype), without).square().mean()
     return result
 
 
@@ -357,14 +356,14 @@ def check_means_that_later_passes_add_to(rank: int, size: int) -> None:
             plain = torch.optim.SGD(theirs.parameters(), lr=0.1)
             for net, sync in ((ours, optimizer), (wrapped, wrapped)):
                 for step in range(2):
-                    backward(net, step, rank)  # type: ignore[arg-type]
+                    net(batch(step, rank).double()).square().mean().backward()
                     with sync.no_sync():
                         if before:
                             change(net)  # type: ignore[operator]
-                        backward(net, step + 10, rank)  # type: ignore[arg-type]
+                        net(batch(step + 10, rank).double()).square().mean().backward()
                         if not before:
                             change(net)  # type: ignore[operator]
-                backward(net, 20, rank)  # type: ignore[arg-type]
+                net(batch(20, rank).double()).square().mean().backward()
             optimizer.step()
             plain.step()
             for one, right in zip(ours.parameters(), theirs.parameters(), strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -15,21 +15,26 @@ from torch.utils.hooks import RemovableHandle
 from paceline.torch.bucket import Bucket
 from paceline.torch.channel import channel_of, leave
 
+_exchanges: weakref.WeakSet[BackwardExchange] = weakref.WeakSet()
+"""Those that exchange gradients now."""
+
 
 class BackwardExchange:
     """Makes every `backward` exchange the gradients in buckets with the ranks of `group`, and end when that is over.
 
-    The parameters' hooks keep it alive. owner: the name of the class that makes it, for errors.
+    The parameters' hooks keep it alive. owner: the name of the class that makes it, for errors. begins: called when a
+    pass begins.
 
     `backward` raises what the exchange raises, and RuntimeError after a pass that did not finish.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, owner: str) -> None:
+    def __init__(self, group: dist.ProcessGroup | None, owner: str, begins: Callable[[], None] = lambda: None) -> None:
         self.channel = channel_of(group)
         """The ranks, where no other exchange is."""
         self._leave = weakref.finalize(self, leave, self.channel, group)
         self._leave.atexit = False
         self._owner = owner
+        self._begins = begins
         self._buckets: list[Bucket] = []
         self._works: list[dist.Work] = []
         self._hooks: list[list[RemovableHandle]] = []  # by bucket and slot
@@ -37,7 +42,12 @@ class BackwardExchange:
         self._paused = False
 
     def extend(self, buckets: Sequence[Bucket]) -> None:
-        """From here on exchange these, too, after those before."""
+        """From here on exchange these, too, after those before.
+
+        An earlier exchange ends if they have all of its parameters. Raises ValueError if they have only some.
+        """
+        self._take_over({id(one) for bucket in buckets for one in bucket.parameters})
+        _exchanges.add(self)
         for index, bucket in enumerate(buckets, len(self._buckets)):
             self._hooks.append([self._hook(index, slot, one) for slot, one in enumerate(bucket.parameters)])
         self._buckets += buckets
@@ -56,7 +66,19 @@ class BackwardExchange:
         for hooks in self._hooks:
             for hook in hooks:
                 hook.remove()
+        _exchanges.discard(self)
         self._leave()
+
+    def _take_over(self, parameters: set[int]) -> None:
+        for other in [one for one in _exchanges if one is not self]:
+            theirs = {id(one) for bucket in other._buckets for one in bucket.parameters}
+            if theirs and theirs <= parameters:
+                other.close()
+            elif theirs & parameters:
+                raise ValueError(
+                    f"a {other._owner} exchanges gradients of some of these parameters together with others: close() "
+                    "it before another one exchanges them"
+                )
 
     def _hook(self, index: int, slot: int, parameter: Tensor) -> RemovableHandle:
         hook = partial(self._accumulated, index, slot)
@@ -74,9 +96,16 @@ class BackwardExchange:
 
     def _accumulated(self, index: int, slot: int, parameter: Tensor) -> None:
         bucket = self._buckets[index]
+        graph = parameter.grad is not None and parameter.grad.requires_grad
         if self._paused:
-            bucket.adopt(slot, parameter)
+            if not graph:
+                bucket.adopt(slot, parameter)
             return
+        if graph:
+            raise RuntimeError(
+                "a gradient that has a graph of its own cannot be exchanged: leave out backward(create_graph=True), or "
+                "call it in no_sync() and set the gradients to None after it"
+            )
         if self._ending is None:
             self._begin()
         elif self._ending() is None:
@@ -97,6 +126,7 @@ class BackwardExchange:
             self._start_next()
 
     def _begin(self) -> None:
+        self._begins()
         for bucket in self._buckets:
             bucket.begin()
         self._works = []

@@ -16,6 +16,7 @@ from paceline.torch.encoded_bucket import EncodedBucket
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.freed_memory import keep_freed_memory
 from paceline.torch.sharded.agreement import require_agreement
+from paceline.torch.trained import Trained
 
 if TYPE_CHECKING:
     from paceline.torch.data.weighted import Weighing
@@ -41,11 +42,13 @@ class GradientBuckets:
     has lost in the next pass, as `paceline.torch.compress` does for DistributedDataParallel.
 
     A parameter without a gradient on some ranks counts as zero there and then has the mean everywhere; where no rank
-    has one, it stays as it was. Buffers are not exchanged again, and on each rank `backward` must reach some parameter.
+    has one, it stays as it was. Parameters that begin to train later are refused. Buffers are not exchanged again, and
+    on each rank `backward` must reach some parameter.
 
     Raises ValueError if a parameter that requires a gradient is not on the CPU, if there is none, or if ranks have
     different ones, of which shapes, dtypes and orders in memory are compared. `backward` raises what the collectives
-    raise, TypeError for sparse gradients, and RuntimeError after a pass that did not finish.
+    raise, TypeError for sparse gradients, and RuntimeError after a pass that did not finish, with create_graph=True,
+    and, as the module's forward pass does, where a parameter trains that did not at the start.
     """
 
     def __init__(
@@ -66,7 +69,8 @@ class GradientBuckets:
         _require_agreement(module, f"bucket_bytes={bucket_bytes}, codec={codec}", group)
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
         named = {name: one for name, one in module.named_parameters() if one.requires_grad}
-        self._exchange = BackwardExchange(group, type(self).__name__)
+        self._trained = Trained(module, type(self).__name__)
+        self._exchange = BackwardExchange(group, type(self).__name__, self._trained.check)
         self._compression = Compression(self._exchange.channel, codec or "none", named if error_feedback else None)
         self._buckets = [
             _WeightedBucket(index, some, batches, self._compression)
@@ -92,6 +96,7 @@ class GradientBuckets:
 
     def close(self) -> None:
         """From here on `backward` reduces nothing. Gradients stay as they are."""
+        self._trained.close()
         self._exchange.close()
 
 
@@ -105,8 +110,10 @@ class _WeightedBucket(EncodedBucket):
         self._batches = batches
 
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
-        if self._batches is not None:
+        if self._batches is not None and self._batches.weight:
             self.gradients.mul_(self._batches.weight)
+        elif self._batches is not None:
+            self.gradients.zero_()  # NaN times nothing would be NaN
         return super().exchange(group)
 
 

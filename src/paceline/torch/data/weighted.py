@@ -66,7 +66,10 @@ def weighted_hook(state: Weighing, bucket: dist.GradBucket) -> Future[Tensor]:
     each of the batches has a weight of its own.
     """
     buffer = bucket.buffer()
-    buffer.mul_(state.weight / dist.get_world_size())
+    if state.weight:
+        buffer.mul_(state.weight / dist.get_world_size())
+    else:
+        buffer.zero_()  # NaN times nothing would be NaN
     work: Any = dist.all_reduce(buffer, async_op=True)
     result: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
     return result
