@@ -99,7 +99,7 @@ class BackwardExchange:
         graph = parameter.grad is not None and parameter.grad.requires_grad
         if self._paused:
             if not graph:
-                bucket.adopt(slot, parameter)
+                bucket.accumulated(slot, parameter)
             return
         if graph:
             raise RuntimeError(
@@ -118,7 +118,7 @@ class BackwardExchange:
                 f"a parameter of shape {tuple(parameter.shape)} got a second gradient in one backward pass, when the "
                 "first had been sent: with torch.utils.checkpoint, pass use_reentrant=False"
             )
-        bucket.adopt(slot, parameter)
+        bucket.accumulated(slot, parameter)
         bucket.arrived(slot)
         if not self._is_last(index, slot, parameter):
             return  # the next hook, or the end of the pass, starts what is complete

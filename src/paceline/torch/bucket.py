@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch.flat import FlatLayout
+from paceline.torch.history import History
 
 BUCKET_BYTES = 25 << 20
 """Bytes of gradients in a bucket: the default of torch's DistributedDataParallel."""
@@ -58,6 +59,8 @@ class Bucket(ABC):
         self.views = layout.views(flat)
         self._lent = layout.views(flat)
         self._missing: set[int] = set()
+        self.history: History | None = None
+        """What became of the last exchange, for those that want to know."""
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -76,6 +79,12 @@ class Bucket(ABC):
     def arrived(self, slot: int) -> None:
         """This pass has accumulated the gradient of parameter `slot`, and won't do so again."""
         self._missing.discard(slot)
+
+    def accumulated(self, slot: int, parameter: Tensor) -> None:
+        """A pass has added to the gradient of `parameter`, which shall lie here, wherever it was."""
+        if self.history is not None:
+            self.history.accumulated(slot, parameter)
+        self.adopt(slot, parameter)
 
     def adopt(self, slot: int, parameter: Tensor) -> None:
         """Let the gradient of `parameter` lie here, wherever it was. Raises TypeError if it cannot."""
@@ -122,6 +131,8 @@ class Bucket(ABC):
             parameter = self._parameters[slot]()
             if parameter is not None and (parameter.grad is None or not is_at(parameter.grad, self.views[slot])):
                 self._lend(slot, parameter)
+        if self.history is not None:
+            self.history.exchanged(self.found())
 
     @abstractmethod
     def found(self) -> Iterable[int]:

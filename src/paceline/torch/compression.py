@@ -40,16 +40,33 @@ class Compression:
         """Whether gradients of this dtype are encoded."""
         return bool(self._codec) and dtype == torch.float32
 
+    def feeds_back(self, dtype: torch.dtype) -> bool:
+        """Whether what encoding loses of gradients of this dtype is added the next time."""
+        return self._residuals is not None and self.encodes(dtype)
+
     def state_dict(self) -> dict[str, Tensor]:
         """What encoding has lost on this rank, flat, by the parameter's name; empty without error feedback."""
         return self._residuals.state_dict() if self._residuals is not None else {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on with what `state_dict` returned on this rank. Raises ValueError if it is of another model."""
+        """Go on with what `state_dict` returned on this rank, and nothing else.
+
+        Raises ValueError if it is of another model.
+        """
         if self._residuals is not None:
             self._residuals.load_state_dict(state)
         elif state:
             raise ValueError("the state is one of error feedback, which this compression does without")
+
+    def reset_residuals(self) -> None:
+        """Forget what encoding has lost on this rank, as after steps that were skipped or undone."""
+        if self._residuals is not None:
+            self._residuals.reset()
+
+    def forget(self, parameters: Iterable[Tensor]) -> None:
+        """Forget what the last exchange of these has lost, which did not count."""
+        if self._residuals is not None:
+            self._residuals.forget(parameters)
 
     def mean(
         self,

@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch.compression import Compression
+from paceline.torch.history import History
 from paceline.torch.mean_bucket import MeanBucket
 
 
@@ -17,6 +18,8 @@ class EncodedBucket(MeanBucket):
     def __init__(self, index: int, parameters: Sequence[Tensor], compression: Compression) -> None:
         super().__init__(parameters)
         self._index, self._compression = index, compression
+        if compression.feeds_back(self.layout.dtype):
+            self.history = History(parameters)
 
     @property
     def encoded(self) -> bool:
@@ -29,5 +32,7 @@ class EncodedBucket(MeanBucket):
             return super().mean(group)
         living = [(slot, one) for slot, reference in enumerate(self._parameters) if (one := reference()) is not None]
         absent = {place for place, (slot, _) in enumerate(living) if not self.present[slot]}
+        if self.history is not None and self.history.undone:
+            self._compression.forget(one for _, one in living)
         begins = [self.layout.begins[slot] for slot, _ in living]
         return self._compression.mean(self._index, self.gradients, [one for _, one in living], begins, absent)

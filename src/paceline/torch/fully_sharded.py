@@ -45,6 +45,11 @@ class FullyShardedCompression:
         kept = {name: scatter.residual for name, scatter in self._scatters.items()}
         return {name: residual.clone() for name, residual in kept.items() if residual is not None}
 
+    def reset_residuals(self) -> None:
+        """Forget what encoding has lost on this rank, as after steps that were skipped or undone."""
+        for scatter in self._scatters.values():
+            scatter.residual = None
+
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on with what `state_dict` returned on this rank of as many.
 
@@ -58,6 +63,7 @@ class FullyShardedCompression:
             expected = self._scatters[name].numel()
             if residual.numel() != expected:
                 raise ValueError(f"the state has {residual.numel()} elements for {name!r}, the model has {expected}")
+        self.reset_residuals()
         for name, residual in state.items():
             self._scatters[name].residual = residual.detach().reshape(-1).to(torch.float32, copy=True)
 

@@ -91,8 +91,18 @@ class GradientBuckets:
         return self._compression.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on with what `state_dict` returned on this rank. Raises ValueError if it is of another module."""
+        """Go on with what `state_dict` returned on this rank, and nothing else.
+
+        Raises ValueError if it is of another module.
+        """
         self._compression.load_state_dict(state)
+
+    def reset_residuals(self) -> None:
+        """Forget what encoding has lost on this rank, as after steps that were undone.
+
+        What was lost in a step that an optimizer skipped is forgotten anyway, if it has made another step before.
+        """
+        self._compression.reset_residuals()
 
     def close(self) -> None:
         """From here on `backward` reduces nothing. Gradients stay as they are."""

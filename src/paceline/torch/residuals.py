@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -75,18 +75,30 @@ class Residuals:
         self._buckets[bucket] = names, flat
         return flat
 
+    def reset(self) -> None:
+        """Let nothing be lost yet, as after steps that were undone."""
+        self._withheld.clear()
+        for part in self._parts.values():
+            part.zero_()
+
+    def forget(self, parameters: Iterable[Tensor]) -> None:
+        """Let nothing be lost in the last exchange of these, which did not count."""
+        for parameter in parameters:
+            if (part := self._parts.get(self._names[id(parameter)])) is not None:
+                part.zero_()
+
     def state_dict(self) -> dict[str, Tensor]:
         """A copy of what is kept, flat, by the parameter's name. It belongs to this rank alone."""
         return {name: part + self._withheld.get(name, 0.0) for name, part in self._parts.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on with what `state_dict` returned. Raises ValueError if it is of other parameters."""
+        """Go on with what `state_dict` returned, and nothing else. Raises ValueError if it is of other parameters."""
         for name, part in state.items():
             if self._sizes.get(name) != part.numel():
                 expected = f"{self._sizes[name]} elements" if name in self._sizes else "no such parameter"
                 raise ValueError(f"the state has {part.numel()} elements for {name}, the model has {expected}")
+        self.reset()
         for name, part in state.items():
-            self._withheld.pop(name, None)
             if name in self._parts:
                 self._parts[name].copy_(part.reshape(-1))
             else:

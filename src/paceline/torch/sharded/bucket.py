@@ -13,7 +13,9 @@ from paceline.torch.bucket import Bucket, described, is_at, move
 from paceline.torch.channel import start_all_reduce
 from paceline.torch.first_values import broadcast_values
 from paceline.torch.flat import FlatLayout, clear
+from paceline.torch.history import History
 from paceline.torch.memory import empty
+from paceline.torch.residuals import Residuals
 from paceline.torch.sharded.exact import ExactShard
 from paceline.torch.work import WorkGroup
 
@@ -46,7 +48,12 @@ class AllGather(Protocol):
 
 
 class ReduceScatter(Protocol):
-    """Leaves the mean of all ranks' `flat` gradients in the owners' blocks of it, of which this rank's is `block`."""
+    """Leaves the mean of all ranks' `flat` gradients in the owners' blocks of it, of which this rank's is `block`.
+
+    residuals: what that loses on this rank and adds the next time; None if nothing.
+    """
+
+    residuals: Residuals | None
 
     def __call__(
         self,
@@ -84,6 +91,8 @@ class ShardBucket(Bucket):
         self._ranks = ranks
         self._shard = slice(rank * self.shard_numel, (rank + 1) * self.shard_numel)
         self._reduce_scatter = reduce_scatter
+        if reduce_scatter.residuals is not None:
+            self.history = History(parameters)
         self._all_gather = all_gather
         self.exact = ExactShard(self._values[self._shard]) if all_gather.lossy else None
         self.pieces = [piece for slot in range(len(parameters)) if (piece := self._piece(slot, parameters[slot]))]
@@ -145,6 +154,8 @@ class ShardBucket(Bucket):
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to reduce-scatter the gradients, and to learn which of them any rank has."""
         clear(self._gaps)
+        if self.history is not None and self.history.undone and self._reduce_scatter.residuals is not None:
+            self._reduce_scatter.residuals.forget(self.parameters)
         absent = {slot for slot, present in enumerate(self._present.tolist()) if not present}
         reduced = self._reduce_scatter(self.flat[self._shard], self.flat, self.parameters, self.layout.begins, absent)
         present = start_all_reduce(self._present, dist.ReduceOp.MAX, group)
@@ -202,6 +213,8 @@ class ShardBucket(Bucket):
 
     def gathered(self) -> None:
         """All values are there."""
+        if self.history is not None:
+            self.history.step()
         if self.exact is not None:
             clear(self._value_gaps)
             self.exact.encoded()

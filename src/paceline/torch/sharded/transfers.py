@@ -50,6 +50,8 @@ class EncodedAllGather:
 class PlainReduceScatter:
     """Takes the mean of gradients as they are, with any backend."""
 
+    residuals: Residuals | None = None
+
     def __init__(self, group: dist.ProcessGroup | None) -> None:
         self._group = group
 
@@ -75,7 +77,7 @@ class EncodedReduceScatter:
     def __init__(self, group: dist.ProcessGroup | None, codec: str, residuals: Residuals, bucket: int) -> None:
         self._group = paceline_group(group)
         self._codec = encoding(codec)
-        self._residuals = residuals
+        self.residuals: Residuals | None = residuals
         self._bucket = bucket
 
     def __call__(
@@ -87,7 +89,8 @@ class EncodedReduceScatter:
         absent: Collection[int],
     ) -> dist.Work:
         """Start."""
-        residual = self._residuals.of(self._bucket, flat.numel(), parameters, begins, absent)
+        assert self.residuals is not None
+        residual = self.residuals.of(self._bucket, flat.numel(), parameters, begins, absent)
         return self._group.reduce_scatter_encoded(block, flat, dist.ReduceOp.AVG, self._codec, residual)
 
 
