@@ -443,9 +443,38 @@ class Lamb(torch.optim.SGD):
                     parameter -= group["lr"] * parameter.norm() * parameter.grad / parameter.grad.norm()
 
 
+class OneDistance(torch.optim.SGD):
+    """What makes Prodigy and D-Adaptation what they are: an estimate over all parameters scales the step."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            for group in self.param_groups:
+                found = sum(float((one.grad * one).sum()) for one in group["params"] if one.grad is not None)
+                group["distance"] = max(group.get("distance", 1e-6), 1e-6 * abs(found))
+                for one in group["params"]:
+                    one -= group["lr"] * group["distance"] * one.grad.sign()
+
+
+class Angles(torch.optim.SGD):
+    """What makes AdamP what it is: a step nearly at right angles to a row loses its part along the row."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            for group in self.param_groups:
+                for one in group["params"]:
+                    step = one.grad.sign()
+                    if one.dim() > 1:
+                        rows, steps = one.view(len(one), -1), step.view(len(one), -1)
+                        cosine = nn.functional.cosine_similarity(rows, one.grad.view(len(one), -1), dim=1).abs().max()
+                        if cosine < 0.1 / rows.shape[1] ** 0.5:
+                            along = rows / rows.norm(dim=1, keepdim=True)
+                            steps -= along * (along * steps).sum(dim=1, keepdim=True)
+                    one -= group["lr"] * step
+
+
 def check_what_it_refuses(rank: int, size: int) -> None:
     net = nn.Linear(4, 4)
-    for kind in (torch.optim.Adafactor, torch.optim.LBFGS, Lamb, torch.optim.SparseAdam):
+    for kind in (torch.optim.Adafactor, torch.optim.LBFGS, Lamb, OneDistance, Angles, torch.optim.SparseAdam):
         with pytest.raises(ValueError, match=f"{kind.__name__} does not work element by element"):
             ShardedOptimizer(net.parameters(), kind)
     if hasattr(torch.optim, "Muon"):
