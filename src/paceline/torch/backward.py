@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 
 import torch
+import torch.distributed as dist
 from torch.autograd import Variable
 
 from paceline.observe.outside import OutsideWaits
+
+_MOST_DROPPED = 1024
+"""Works, without large results: far more than a program drops between a forward pass and the backward after it."""
 
 
 class BackwardWaits:
@@ -18,6 +23,9 @@ class BackwardWaits:
 
     def __init__(self, outside: OutsideWaits) -> None:
         self.outside = outside
+        self.dropped = deque[dist.Work](maxlen=_MOST_DROPPED)
+        """Works that the program has dropped and never asked for their futures. DDP's reducer may hold the C++ half of
+        one, as of Join's count in a forward pass: torch can ask that only while the Python half lives."""
         self._lock = threading.Lock()
         self._left = 0
         self._pass = -1

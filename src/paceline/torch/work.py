@@ -19,6 +19,8 @@ from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back
 
 _GROUP_TIMEOUT = timedelta(0)
+_SMALL = 64
+"""Bytes of results that are kept for those who hold nothing but the C++ half of a work, as DDP's reducer of a count."""
 
 
 @opaque
@@ -163,6 +165,12 @@ class PendingWork(dist.Work):
             self._backward.end()
         if future is not None:
             self._settle(future)
+
+    def __del__(self) -> None:
+        if self._future is None:
+            self._backward.dropped.append(self)
+            small = sum(tensor.nbytes for tensor in self._results) <= _SMALL
+            self._results = [tensor.detach().clone() for tensor in self._results] if small else []
 
     def _settle(self, future: CollectiveFuture[list[Tensor]]) -> None:
         if self._error is None:
