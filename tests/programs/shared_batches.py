@@ -25,17 +25,17 @@ TIMEOUT = 3.0
 
 
 class Numbers:
-    """Sample i is i; `broken` raises, and `endless` never comes."""
+    """Sample i is i; `broken` raises an error of `kind`, and `endless` never comes."""
 
-    def __init__(self, broken: int = -1, endless: int = -1) -> None:
-        self.broken, self.endless = broken, endless
+    def __init__(self, kind: type[BaseException], broken: int = -1, endless: int = -1) -> None:
+        self.kind, self.broken, self.endless = kind, broken, endless
 
     def __len__(self) -> int:
         return BATCHES * BATCH
 
     def __getitem__(self, index: int) -> torch.Tensor:
         if index == self.broken:
-            raise KeyError(f"broken sample {index}")
+            raise self.kind(f"broken sample {index}")
         while index == self.endless:
             time.sleep(1)
         return torch.tensor([index])
@@ -46,7 +46,12 @@ def end(signal_number: int) -> None:
 
 
 def go(what: str, rank: int, workers: int) -> dict[str, Any]:
-    dataset = Numbers(40 if what == "raise" else -1, 40 if what in ("interrupt", "kill-worker", "stop") else -1)
+    kind = {"exit": SystemExit, "interrupted": KeyboardInterrupt}.get(what, KeyError)
+    dataset = Numbers(
+        kind,
+        40 if what in ("raise", "exit", "interrupted") else -1,
+        40 if what in ("interrupt", "kill-worker", "stop") else -1,
+    )
     timeout = TIMEOUT if what == "stop" else 60
     loader = Loader(dataset, batch_size=BATCH, num_workers=workers, timeout=timeout)
     seen: list[int] = []

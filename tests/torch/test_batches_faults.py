@@ -73,9 +73,11 @@ def test_a_rank_that_is_gone_keeps_no_other_from_its_batches(what: str, tmp_path
         assert found[rank]["seen"] == [6 * n + 2 * rank + i for n in range(12) for i in range(2)]
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_an_exception_in_the_dataset_ends_the_epoch_everywhere(workers: int, tmp_path: Path) -> None:
-    found = run("raise", workers, tmp_path)
+@pytest.mark.parametrize(
+    ("what", "workers"), [("raise", 0), ("raise", 2), ("exit", 0), ("exit", 2), ("interrupted", 0)]
+)
+def test_an_exception_in_the_dataset_ends_the_epoch_everywhere(what: str, workers: int, tmp_path: Path) -> None:
+    found = run(what, workers, tmp_path)
     for rank in range(RANKS):
         assert found[rank]["kind"] == "ReadingFailed", words(tmp_path)
         assert "rank 0," in found[rank]["message"] and "broken sample 40" in found[rank]["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -254,6 +255,43 @@ def check_own_memory(rank: int, size: int, machines: str, count: int) -> None:
 @pytest.mark.parametrize(("machines", "count"), [("aaa", 5), ("aaa", 6), ("abb", 5)])
 def test_a_rank_without_samples_has_memory_of_its_own(ranks: Ranks, machines: str, count: int) -> None:
     ranks(check_own_memory, 3, machines=machines, count=count, fresh=True)
+
+
+class SlowFirst:
+    """The first part of a batch comes when another one has been made."""
+
+    def __init__(self) -> None:
+        self.made = multiprocessing.Event()
+
+    def __len__(self) -> int:
+        return 11
+
+    def __getitem__(self, index: int) -> Tensor:
+        if index < 4:
+            assert self.made.wait(60)
+        else:
+            self.made.set()
+        return torch.tensor([index])
+
+
+def check_out_of_order(rank: int, size: int, machines: str) -> None:
+    on_machines(machines, rank)
+    options = {"batch_size": 4, "num_workers": 3, "in_order": False}
+    if len(set(machines)) > 1:
+        with pytest.raises(ValueError, match="in_order=False is for one machine"):
+            Loader(SlowFirst(), **options)  # type: ignore[arg-type]
+        return
+    multiprocessing.current_process().daemon = False  # it has input workers
+    loader = Loader(SlowFirst(), **options)  # type: ignore[arg-type]
+    parts = {batch.flatten().tolist()[0] // 4: (batch.flatten().tolist(), loader.weight) for batch in loader}
+    own = [[0, 1], [4, 5], [8, 9]] if rank == 0 else [[2, 3], [6, 7], [10]]
+    assert parts == {at: (own[at], len(own[at]) * 2 / min(4, 11 - 4 * at)) for at in range(3)}
+    loader.close()
+
+
+@pytest.mark.parametrize("machines", ["aa", "ab"])
+def test_batches_that_come_out_of_order_have_their_own_cuts(ranks: Ranks, machines: str) -> None:
+    ranks(check_out_of_order, 2, machines=machines, fresh=True)
 
 
 def check_refusals(rank: int, size: int) -> None:

@@ -108,6 +108,9 @@ class Loader:
         place = self._place = meet(self._peers, this_machine(settings.machine), ahead, seconds, cpus)
         self._close = weakref.finalize(self, place.close)
         self._close.atexit = False  # the reader sees to that
+        if not options.get("in_order", True) and not place.one_machine:
+            place.close()
+            raise ValueError("in_order=False is for one machine: others would make another batch in the same step")
         if batch_size is None:
             self._counts_known = place.one_machine
             self._length: Callable[[], int] = lambda: len(dataset)

@@ -68,8 +68,10 @@ class Reader:
             one.taken, one.wants = 0, True
         try:
             written = source.begin()
-        except Exception:
+        except BaseException as error:
             self._say({"stop": traceback.format_exc()[-_MAX_REASON:]})
+            if not isinstance(error, (Exception, SystemExit)):
+                raise  # Ctrl-C, which is this process's own
             return
         self._thread = threading.Thread(target=self._run, args=(written,), name="paceline-batches")
         self._thread.daemon = True
@@ -116,7 +118,7 @@ class Reader:
                     self._limit = batches_ahead(one.layout.nbytes)
                 self._hand_over(handed, one)
                 handed += 1
-        except Exception:
+        except BaseException:  # whatever a dataset raises ends its thread, and nobody else would hear of it
             reason = traceback.format_exc()[-_MAX_REASON:]
         finally:
             written.close()  # ends the input workers, unless they are persistent

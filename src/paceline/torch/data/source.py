@@ -7,7 +7,6 @@ the description alone.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -79,8 +78,14 @@ class Writer:
         begun = time.monotonic_ns()
         several = getattr(self._dataset, "__getitems__", None)
         indices = list(task.indices)
-        samples = several(indices) if several else [self._dataset[index] for index in indices]
-        planned, tensors = layout.plan(self._collate(samples), task.spare)
+        try:
+            samples = several(indices) if several else [self._dataset[index] for index in indices]
+            batch = self._collate(samples)
+        except (Exception, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # it would end an input worker without a word
+            raise RuntimeError(f"the dataset raised {error!r}") from error
+        planned, tensors = layout.plan(batch, task.spare)
         if (made := planned.rows - task.spare) != len(indices):
             raise ValueError(f"collate_fn made a batch of {made} samples from {len(indices)}")
         if planned.nbytes > self._largest:
@@ -113,7 +118,7 @@ class FromDataset:
     ) -> None:
         self._batches = BatchSampler(order, batch_size, drop_last)
         self._division, self._shares, self._pool = division, shares, pool
-        self._cuts: deque[dict[int, Cut]] = deque()
+        self._cuts: dict[int, dict[int, Cut]] = {}  # by slot, as workers may end in another order than they began
         self._loader: DataLoader[Any] = DataLoader(
             Writer(dataset, collate_fn or _collate, slots),  # type: ignore[arg-type]
             batch_sampler=self,  # type: ignore[arg-type]
@@ -129,9 +134,10 @@ class FromDataset:
         for number, indices in enumerate(self._batches):
             counts = split(len(indices), self._shares.at(number))
             own = [counts[rank] for rank in here]
-            self._cuts.append(cuts(here, own, len(indices)))
+            slot = self._pool.take()
+            self._cuts[slot] = cuts(here, own, len(indices))
             mine = indices[self._division.part(counts)] or indices[:1]
-            yield Task(self._pool.take(), tuple(mine), spare(own))
+            yield Task(slot, tuple(mine), spare(own))
 
     def begin(self) -> Generator[Written]:
         """Begin an epoch: start the input workers."""
@@ -139,7 +145,7 @@ class FromDataset:
 
     def _written(self, made: Iterator[Any]) -> Generator[Written]:
         for slot, planned, ns in made:
-            yield Written(slot, planned, self._cuts.popleft(), ns)
+            yield Written(slot, planned, self._cuts.pop(slot), ns)
 
 
 class FromIterable:
