@@ -147,6 +147,20 @@ def test_cuts_cover_a_batch_once_and_each_rank_has_samples_of_its_own(counts: li
     assert [found[rank].samples for rank in ranks] == counts
 
 
+def test_a_list_of_samples_is_no_list_of_fields() -> None:
+    images = [torch.zeros(3, 8, 8) for _ in range(3)]
+    with pytest.raises(TypeError, match="batch is a list with a tensor for each sample: stack them"):
+        layout.require_fields(images, 3, lambda: images[:-1])
+    with pytest.raises(TypeError, match=r"batch\['x'\]\[0\] is a list with"):
+        layout.require_fields({"x": (images, 1)}, 3, lambda: {"x": (images[:-1], 1)})
+    layout.require_fields(images, 3, lambda: [one[:-1] for one in images])  # three fields of three samples
+    layout.require_fields(images, 4, lambda: pytest.fail("nothing to find out"))
+    with pytest.raises(TypeError, match=r"batch\[0\] is a list of 3 tensors of shape \(3, 8, 8\), as of images: stack"):
+        layout.refuse_images((images, torch.zeros(3)))
+    layout.refuse_images(tuple(images))
+    layout.refuse_images([torch.zeros(8, 3, 4, 4), torch.zeros(8)])
+
+
 def test_shares_change_from_a_batch_on() -> None:
     shares = Shares([1, 1])
     shares.change(10, [1, 3])

@@ -15,6 +15,7 @@ from harness import Ranks
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader
 
 from paceline.calibration.torch import SPEED_WINDOW
 from paceline.torch import GradientBuckets
@@ -257,11 +258,72 @@ def test_a_rank_without_samples_has_memory_of_its_own(ranks: Ranks, machines: st
     ranks(check_own_memory, 3, machines=machines, count=count, fresh=True)
 
 
+class Noisy:
+    """Samples with noise, from each of the ways in which datasets draw it."""
+
+    def __len__(self) -> int:
+        return 14
+
+    def __getitem__(self, index: int) -> Tensor:
+        noise = torch.rand(1) + torch.randn_like(torch.zeros(1)) + torch.empty(1).uniform_()
+        return torch.cat([torch.tensor([float(index)]), noise, torch.randint(100, (1,))])
+
+
+def check_seeds(rank: int, size: int, workers: int, given: bool) -> None:
+    multiprocessing.current_process().daemon = False  # it has input workers
+    options = {"batch_size": 4, "shuffle": True, "num_workers": workers}
+    if workers:
+        options["multiprocessing_context"] = "fork"  # type: ignore[assignment]  # others import torch anew
+    found = []
+    for kind in (DataLoader, Loader):
+        torch.manual_seed(7)
+        loader = kind(Noisy(), **options, **({"generator": torch.Generator().manual_seed(5)} if given else {}))  # type: ignore[operator]
+        rows = []
+        for _ in range(2):
+            mine = []
+            for batch in loader:
+                if kind is DataLoader:
+                    rows.append(batch.clone())
+                else:
+                    mine.append(batch.clone())
+            parts = everything(mine)
+            rows += [torch.cat(both) for both in zip(*parts, strict=True)]
+        found.append(torch.cat(rows))
+        if kind is Loader:
+            loader.close()
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_seed_gives_what_dataloader_gives(ranks: Ranks, workers: int, given: bool) -> None:
+    ranks(check_seeds, 2, workers=workers, given=given, fresh=True)
+
+
+def check_own_generator(rank: int, size: int) -> None:
+    """What is drawn amid reading, by whoever trains, changes nothing of what is read."""
+    found = []
+    for draws in (0, 3):
+        torch.manual_seed(7)
+        loader = Loader(Noisy(), batch_size=4)
+        batches = []
+        for batch in loader:
+            batches.append(batch.clone())
+            torch.rand(draws)
+        found.append(torch.cat(batches))
+        loader.close()
+    assert torch.equal(*found)
+
+
+def test_who_trains_draws_apart_from_who_reads(ranks: Ranks) -> None:
+    ranks(check_own_generator, 2)
+
+
 class SlowFirst:
     """The first part of a batch comes when another one has been made."""
 
     def __init__(self) -> None:
-        self.made = multiprocessing.Event()
+        self.made = multiprocessing.get_context("fork").Event()
 
     def __len__(self) -> int:
         return 11
@@ -276,7 +338,7 @@ class SlowFirst:
 
 def check_out_of_order(rank: int, size: int, machines: str) -> None:
     on_machines(machines, rank)
-    options = {"batch_size": 4, "num_workers": 3, "in_order": False}
+    options = {"batch_size": 4, "num_workers": 3, "in_order": False, "multiprocessing_context": "fork"}
     if len(set(machines)) > 1:
         with pytest.raises(ValueError, match="in_order=False is for one machine"):
             Loader(SlowFirst(), **options)  # type: ignore[arg-type]

@@ -82,7 +82,7 @@ class BackwardExchange:
 
     def _hook(self, index: int, slot: int, parameter: Tensor) -> RemovableHandle:
         hook = partial(self._accumulated, index, slot)
-        return parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-any-return,no-untyped-call]
+        return parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
 
     def _is_last(self, index: int, slot: int, parameter: Tensor) -> bool:
         """Whether no hook of the user's changes the gradient after ours; if one does, ours is the last from now on."""

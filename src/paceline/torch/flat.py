@@ -43,7 +43,7 @@ class FlatLayout:
         return found if flat.numel() == self.numel else [*found, flat[self.numel :]]
 
 
-def clear(gaps: Sequence[Tensor]) -> None:
+def clear(gaps: list[Tensor]) -> None:
     """Let parts that have no values be zero before they are encoded: one NaN there spoils its neighbours for ever."""
     if gaps:
         torch._foreach_zero_(gaps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ _HOLDS = (
     "a shared batch holds dense CPU tensors and arrays whose first dimension is the samples, in lists, tuples and "
     "dicts with keys of str or int: encode it as numbers, or leave it out in collate_fn"
 )
+_STACKED = "stack them to one tensor whose first dimension is the samples, or give fields of a batch in a tuple"
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
@@ -173,6 +174,47 @@ def checked(rows: Any, nbytes: Any, tree: Any) -> Layout:
         if offset % _LINE or offset + count * _DTYPES[name].itemsize > nbytes:
             raise ValueError(f"a tensor of shape {shape} at {offset} that ends behind the batch's {nbytes} bytes")
     return Layout(rows, nbytes, tree)
+
+
+def require_fields(batch: Any, count: int, fewer: Callable[[], Any]) -> None:
+    """Raise TypeError if a list in a batch of `count` samples is a list of samples, which would be cut in each sample.
+
+    fewer: makes the same batch of one sample less; it is called if a list has as many tensors as there are samples.
+    """
+    lists = _lists(batch, "batch")
+    suspects = [place for place, found in lists.items() if len(found) == count]
+    shorter = _lists(fewer(), "batch") if suspects else {}
+    for place in suspects:
+        if len(shorter.get(place, ())) == count - 1:
+            raise TypeError(f"{place} is a list with a tensor for each sample: {_STACKED}")
+
+
+def refuse_images(batch: Any) -> None:
+    """Raise TypeError if a list in a batch looks like one of images, whose channels would be taken for samples."""
+    for place, found in _lists(batch, "batch").items():
+        shapes = {tuple(one.shape) for one in found}
+        if len(found) > 1 and all(len(shape) == 3 and shape[0] in (1, 3, 4) for shape in shapes):
+            raise TypeError(
+                f"{place} is a list of {len(found)} tensors of shape {min(shapes)}, as of images: {_STACKED}"
+            )
+
+
+def _lists(value: Any, place: str) -> dict[str, list[Any]]:
+    """The lists in a batch that have nothing but tensors and arrays, by place."""
+    if isinstance(value, dict):
+        parts = {f"{place}[{key!r}]": one for key, one in value.items()}
+    elif isinstance(value, (list, tuple)):
+        parts = {f"{place}[{index}]": one for index, one in enumerate(value)}
+    else:
+        return {}
+    found = {place: list(value)} if type(value) is list and value and all(map(_is_leaf, value)) else {}
+    for at, one in parts.items():
+        found |= _lists(one, at)
+    return found
+
+
+def _is_leaf(value: Any) -> bool:
+    return isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0
 
 
 def samples(batch: Any) -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.utils.data import RandomSampler, SequentialSampler
 
 from paceline.calibration.torch import MOST_AHEAD, SPEED_WINDOW
@@ -50,7 +52,8 @@ class Loader:
     arrays, in lists, tuples and dicts; their first dimension is the samples.
     batch_size: the samples of a batch of *all* ranks together. The last batch of an epoch may have fewer.
     shuffle, sampler, drop_last, collate_fn, worker_init_fn: as in DataLoader. A sampler gives the same order on all
-    machines; shuffling follows torch's seed on rank 0. collate_fn keeps the number of samples.
+    machines; shuffling follows torch's seed on rank 0, or `generator`, and gives DataLoader's order. collate_fn keeps
+    the number of samples.
     num_workers: input workers on this machine, for all its ranks together. With 0 a thread of the first rank reads.
     shares: how a batch is divided among the ranks: "even", "speed" (as each rank is measured to compute, anew every 16
     batches), or a positive weight for each rank.
@@ -99,6 +102,8 @@ class Loader:
         self._epoch = 0
         self._source: Source | None = None  # where this process reads
         self._generator = torch.Generator()
+        self._given: torch.Generator | None = None
+        self._of_dataset, self._reseeds, self._base_each_epoch = False, False, True
         home = running()
         cpus = home.partition.parts.input if home is not None and home.partition is not None else ()
         self._times = home.annotations.batches if home is not None else BatchTimes()
@@ -117,7 +122,11 @@ class Loader:
             if place.hosted is not None:
                 self._source = self._from_iterable(dataset, place.hosted)
             return
-        order = sampler if sampler is not None else self._order(dataset, shuffle)
+        self._of_dataset = True
+        self._given = options.get("generator")
+        self._reseeds = shuffle
+        self._base_each_epoch = not options.get("persistent_workers")
+        order = sampler if sampler is not None else self._order(dataset, shuffle, self._given)
         self._counts_known = True
         self._length = lambda: (len(order) + (0 if drop_last else batch_size - 1)) // batch_size  # type: ignore[arg-type]
         options |= {"num_workers": num_workers, "worker_init_fn": worker_init_fn}
@@ -137,15 +146,23 @@ class Loader:
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch; all ranks call it. An iteration that was under way ends."""
         self._epoch += 1
-        seed = int(torch.empty((), dtype=torch.int64).random_().item())
-        told = self._peers.gather([seed, self._speed.take()])
+        drawn = self._draw()
+        told = self._peers.gather([drawn.seed, self._speed.take(), drawn.generator])
+        if len({one[2] for one in told} - {""}) > 1:
+            raise ValueError("the machines' generators are in different states: give each the same seed")
         self._generator.manual_seed(told[0][0])
         self._shares.restart()
         if self._by_speed:
-            self._shares.change(0, agreed([speed for _, speed in told], self._shares.at(0)))
+            self._shares.change(0, agreed([speed for _, speed, _ in told], self._shares.at(0)))
         if self._place.hosted is not None:
             assert self._source is not None
+            if drawn.after is not None:
+                assert isinstance(self._source, FromDataset)
+                self._source.drawn = drawn.after
+                torch.set_rng_state(drawn.before)  # the source draws the workers' base seed
             self._place.hosted.reader.begin(self._epoch, self._source)
+            if drawn.after is not None:
+                torch.set_rng_state(drawn.after)
         return Iteration(self, self._epoch)
 
     @property
@@ -167,8 +184,23 @@ class Loader:
             self._place.hosted.reader.fail(str(error))
             raise ReadingFailed(self._place.receiver.reader, str(error)) from error
 
-    def _order(self, dataset: Any, shuffle: bool) -> Iterable[Any]:
-        return RandomSampler(dataset, generator=self._generator) if shuffle else SequentialSampler(dataset)
+    def _order(self, dataset: Any, shuffle: bool, given: torch.Generator | None) -> Iterable[Any]:
+        if not shuffle:
+            return SequentialSampler(dataset)
+        return RandomSampler(dataset, generator=self._generator if given is None else given)
+
+    def _draw(self) -> _Drawn:
+        """Draw from the default generator what DataLoader does for an epoch: the seeds of workers and of the order."""
+        reads = self._place.hosted is not None
+        before = torch.get_rng_state()
+        if not self._reseeds or self._given is not None:
+            state = self._given.get_state().numpy().tobytes() if reads and self._given is not None else b""
+            if not reads and self._given is None and self._of_dataset:
+                _seed()
+            return _Drawn(0, hashlib.sha256(state).hexdigest() if state else "", before, None)
+        if self._base_each_epoch or self._epoch == 1:
+            _seed()
+        return _Drawn(_seed(), "", before, torch.get_rng_state())
 
     def _from_iterable(self, batches: Iterable[Any], hosted: Hosted) -> Source:
         here, alone = self._place.division.here, self._place.one_machine
@@ -193,6 +225,23 @@ class Loader:
             return replace(received, cut=replace(received.cut, total=total))
         assert last is not None
         return replace(last, cut=replace(last.cut, samples=0, total=total), ns=0)
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """What a rank drew for an epoch. generator: the digest of the one that it was given and reads with, or "".
+
+    before, after: the default generator's states; after is None where the order is not the loader's own.
+    """
+
+    seed: int
+    generator: str
+    before: Tensor
+    after: Tensor | None
+
+
+def _seed() -> int:
+    return int(torch.empty((), dtype=torch.int64).random_().item())
 
 
 class Iteration(Iterator[Any]):
@@ -220,6 +269,8 @@ class Iteration(Iterator[Any]):
             received = self._last = loader._agreed(received, self._last)
         if received is None:
             self._leave()
+            if isinstance(loader._source, FromDataset) and loader._source.chance is not None:
+                loader._source.chance.end()
             raise StopIteration
         self._number += 1
         loader._times.add(received.ns)

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from paceline.torch.data import layout
+from paceline.torch.data.chance import Chance
 from paceline.torch.data.layout import Layout
 from paceline.torch.data.pool import Pool
 from paceline.torch.data.shares import Cut, Shares, cuts, spare, split
@@ -87,7 +90,12 @@ class Writer:
             raise RuntimeError(f"the dataset raised {error!r}") from error
         planned, tensors = layout.plan(batch, task.spare)
         if (made := planned.rows - task.spare) != len(indices):
-            raise ValueError(f"collate_fn made a batch of {made} samples from {len(indices)}")
+            raise ValueError(
+                f"collate_fn made a batch of {made} samples from {len(indices)}: the first dimension of all tensors "
+                "is the samples"
+            )
+        if self._collate is not _collate and made > 1:
+            layout.require_fields(batch, made, lambda: self._collate(samples[:-1]))
         if planned.nbytes > self._largest:
             # Malloc may keep what one batch's samples took, and as much for decoding. It would give them back to the
             # system after each batch, and to fault them in again takes a third of the time of an image of 224×224.
@@ -126,6 +134,10 @@ class FromDataset:
             **options,
         )
         self.ahead = self._loader.num_workers * (self._loader.prefetch_factor or 1)
+        self.chance = Chance() if not self._loader.num_workers else None
+        """Where the thread that reads draws from; None where input workers do."""
+        self.drawn: Tensor | None = None
+        """The state of the default generator from which an epoch draws; None for the one that it has at the begin."""
 
     def __iter__(self) -> Iterator[Task]:
         """The DataLoader asks for its tasks here, and runs ahead by `ahead` of them."""
@@ -141,10 +153,18 @@ class FromDataset:
 
     def begin(self) -> Generator[Written]:
         """Begin an epoch: start the input workers."""
-        return self._written(iter(self._loader))
+        made = iter(self._loader)
+        if self.chance is not None:
+            self.chance.begin(torch.get_rng_state() if self.drawn is None else self.drawn)
+        return self._written(made)
 
     def _written(self, made: Iterator[Any]) -> Generator[Written]:
-        for slot, planned, ns in made:
+        while True:
+            with self.chance or nullcontext():
+                found = next(made, None)
+            if found is None:
+                return
+            slot, planned, ns = found
             yield Written(slot, planned, self._cuts.pop(slot), ns)
 
 
@@ -175,6 +195,8 @@ class FromIterable:
     def _written(self, batches: Iterator[Any]) -> Generator[Written]:
         number, begun = 0, time.monotonic_ns()
         for batch in batches:
+            if not number:
+                layout.refuse_images(batch)
             planned, tensors = layout.plan(batch)
             if planned.rows:
                 weights = self._shares.at(number)
