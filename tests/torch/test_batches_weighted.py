@@ -258,6 +258,22 @@ def test_a_rank_without_samples_has_memory_of_its_own(ranks: Ranks, machines: st
     ranks(check_own_memory, 3, machines=machines, count=count, fresh=True)
 
 
+def check_batches_that_are_changed(rank: int, size: int, machines: str) -> None:
+    """A batch that a rank gets to take part in a step is as it was read, whatever was done to those before."""
+    on_machines(machines, rank)
+    for kind in (Weighted, Loader):
+        batches, steps = kind([[torch.full((2, 1), 2.0)] for _ in range(3 if rank == 0 else 1)]), 0
+        for (batch,) in batches:
+            assert batch.eq(2.0).all()
+            batch.sub_(2.0).log_()
+            steps += 1
+        assert steps == 3
+
+
+def test_repeated_batches_are_as_they_were(ranks: Ranks) -> None:
+    ranks(check_batches_that_are_changed, 2, machines="ab", fresh=True)
+
+
 class Noisy:
     """Samples with noise, from each of the ways in which datasets draw it."""
 

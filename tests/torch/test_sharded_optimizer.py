@@ -491,6 +491,11 @@ def check_what_it_refuses(rank: int, size: int) -> None:
         ShardedOptimizer(net.parameters(), torch.optim.SGD, gloo, codec="bf16")
     with pytest.raises(TypeError, match="nonsense"):
         ShardedOptimizer(net.parameters(), torch.optim.SGD, nonsense=1)
+    whole = nn.Parameter(torch.zeros(4, 4))
+    for other in (whole.data, whole.data[1], whole.data.t()):
+        with pytest.raises(ValueError, match=r"float32\[4.* and float32\[4.* share memory"):
+            ShardedOptimizer([whole, nn.Parameter(other)], torch.optim.SGD)
+    ShardedOptimizer([nn.Parameter(half) for half in whole.data.chunk(2)], torch.optim.SGD)
     table = nn.Embedding(4, 2, sparse=True)
     _optimizer = ShardedOptimizer(table.parameters(), torch.optim.SGD)
     with pytest.raises(TypeError, match="dense gradients only"):

@@ -82,12 +82,13 @@ class BackwardExchange:
 
     def _hook(self, index: int, slot: int, parameter: Tensor) -> RemovableHandle:
         hook = partial(self._accumulated, index, slot)
-        return parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        found: RemovableHandle = parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        return found
 
     def _is_last(self, index: int, slot: int, parameter: Tensor) -> bool:
         """Whether no hook of the user's changes the gradient after ours; if one does, ours is the last from now on."""
         hook = self._hooks[index][slot]
-        hooks: dict[int, object] = parameter._post_accumulate_grad_hooks  # type: ignore[attr-defined]
+        hooks: dict[int, object] = parameter._post_accumulate_grad_hooks
         if next(reversed(hooks)) == hook.id:
             return True
         hook.remove()

@@ -217,6 +217,21 @@ def _is_leaf(value: Any) -> bool:
     return isinstance(value, (Tensor, np.ndarray)) and value.ndim > 0
 
 
+def copied(batch: Any) -> Any:
+    """Return the batch with tensors and arrays of its own; anything else in it is shared."""
+    if isinstance(batch, Tensor):
+        return batch.detach().clone()
+    if isinstance(batch, np.ndarray):
+        return batch.copy()
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*map(copied, batch))
+    if type(batch) in (list, tuple):
+        return type(batch)(map(copied, batch))
+    if isinstance(batch, dict):
+        return {key: copied(value) for key, value in batch.items()}
+    return batch
+
+
 def samples(batch: Any) -> int:
     """Return the number of samples in a batch: the length of its first tensor or array.
 

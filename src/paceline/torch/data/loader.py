@@ -23,6 +23,7 @@ from paceline.runtime.process import running
 from paceline.settings.limits import Limits
 from paceline.settings.settings import Settings
 from paceline.torch.data.errors import ReadingFailed
+from paceline.torch.data.layout import copied
 from paceline.torch.data.meeting import Hosted, meet
 from paceline.torch.data.peers import peers
 from paceline.torch.data.receiver import Received
@@ -212,10 +213,10 @@ class Loader:
             speeds = self._peers.gather(self._speed.take())
             self._shares.change(batch + self._place.ahead + 1, agreed(speeds, self._shares.at(batch)))
 
-    def _agreed(self, received: Received | None, last: Received | None) -> Received | None:
-        """Where machines have batches of their own: with what all ranks have together; the last one again without."""
+    def _agreed(self, received: Received | None, spare: Received | None) -> Received | None:
+        """Where machines have batches of their own: with what all ranks have together; a copy of `spare` without."""
         counts = self._peers.gather(
-            -1 if received is None and last is None else received.cut.samples if received else 0
+            -1 if received is None and spare is None else received.cut.samples if received else 0
         )
         if (total := sum(max(0, count) for count in counts)) == 0:
             return None
@@ -223,8 +224,8 @@ class Loader:
             raise ValueError(f"rank {counts.index(-1)} has no batch, where others have: it has none to repeat")
         if received is not None:
             return replace(received, cut=replace(received.cut, total=total))
-        assert last is not None
-        return replace(last, cut=replace(last.cut, samples=0, total=total), ns=0)
+        assert spare is not None
+        return Received(copied(spare.content), replace(spare.cut, samples=0, total=total), 0)
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,7 @@ class Iteration(Iterator[Any]):
     def __init__(self, loader: Loader, epoch: int) -> None:
         self._loader, self._epoch = loader, epoch
         self._number = 0
-        self._last: Received | None = None
+        self._spare: Received | None = None
         self._leave = weakref.finalize(self, loader._place.receiver.leave, epoch)
         self._leave.atexit = False
 
@@ -266,7 +267,10 @@ class Iteration(Iterator[Any]):
         with loader._times.waiting():
             received = loader._received(self._epoch)
         if not loader._counts_known:
-            received = self._last = loader._agreed(received, self._last)
+            if self._spare is None and received is not None:
+                # Whoever gets a batch may write to it.
+                self._spare = replace(received, content=copied(received.content))
+            received = loader._agreed(received, self._spare)
         if received is None:
             self._leave()
             if isinstance(loader._source, FromDataset) and loader._source.chance is not None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from paceline.group.group import Group
-from paceline.torch.data.layout import samples
+from paceline.torch.data.layout import copied, samples
 from paceline.torch.data.peers import peers
 
 
@@ -30,7 +30,7 @@ class Weighted:
             (batches.weight * loss(model(inputs), targets)).backward()
             optimizer.step()
 
-    All ranks make as many steps as the one with the most batches; one that has no more is given its last batch again,
+    All ranks make as many steps as the one with the most batches; one that has no more is given copies of its first,
     with weight 0. `loss` is a mean over samples, and a batch begins with a tensor whose first dimension is the samples.
     Each batch costs a gather of 1 KiB per rank, in which all ranks of `group` (default: all) take part.
 
@@ -43,17 +43,18 @@ class Weighted:
         self.weight = 0.0
 
     def __iter__(self) -> Iterator[Any]:
-        batches, batch = iter(self._loader), None
+        batches, spare = iter(self._loader), None
         while True:
             new = next(batches, None)
-            batch = batch if new is None else new
-            counts = self._peers.gather(-1 if batch is None else 0 if new is None else samples(new))
+            if spare is None and new is not None:
+                spare = copied(new)  # whoever gets a batch may write to it
+            counts = self._peers.gather(-1 if spare is None else 0 if new is None else samples(new))
             if (total := sum(max(0, count) for count in counts)) == 0:
                 return
             if -1 in counts:
                 raise ValueError(f"rank {counts.index(-1)} has no batch, where others have: it has none to repeat")
             self.weight = counts[self._peers.rank] * self._peers.size / total
-            yield batch
+            yield copied(spare) if new is None else new
 
 
 def weighted_hook(state: Weighing, bucket: dist.GradBucket) -> Future[Tensor]:

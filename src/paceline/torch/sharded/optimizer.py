@@ -27,6 +27,7 @@ from paceline.torch.sharded.bucket import ShardBucket
 from paceline.torch.sharded.clip import clip
 from paceline.torch.sharded.element_wise import OptimizerClass, require_element_wise
 from paceline.torch.sharded.optimizer_class import class_and_options
+from paceline.torch.sharded.own_memory import require_own_memory
 from paceline.torch.sharded.transfers import all_gather_of, reduce_scatter_of
 
 _EXACT = "exact_parameter"
@@ -120,6 +121,7 @@ class ShardedOptimizer(Optimizer):
         for parameter, _ in named:
             if not parameter.is_cpu:
                 raise ValueError(f"parameters in the arena are on the CPU, found one on {parameter.device}")
+        require_own_memory({id(parameter): parameter for parameter, _ in named}.values())
         for group in groups:
             require_element_wise(self._class, {**self.defaults, **_options(group)})
         before = sum(len(group["params"]) for group in self.param_groups) - len(named)
