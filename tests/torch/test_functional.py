@@ -12,6 +12,7 @@ import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
 from harness import Ranks
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def check_values(rank: int, size: int) -> None:
@@ -34,6 +35,43 @@ def check_values(rank: int, size: int) -> None:
     both = functional.reduce_scatter_tensor_coalesced([torch.ones(size), torch.ones(2 * size)], "sum", [0, 0], group)
     assert all(tensor.eq(size).all() for tensor in both)
     assert dist.distributed_c10d._get_default_group() is group
+
+
+def check_results_as_arguments(rank: int, size: int) -> None:
+    """What a functional collective returns stands for a tensor, and every other collective takes it."""
+    group: Any = dist.group.WORLD
+
+    def ones() -> Tensor:
+        return functional.all_reduce(torch.ones(size), "sum", group)
+
+    for wait in (False, True):
+        result = ones()
+        work = dist.all_reduce(result, async_op=wait)
+        if work is not None:
+            work.wait()
+        assert result.tolist() == [size * size] * size
+    result = ones() if rank == 0 else ones() * 0
+    result = functional.all_reduce(result, "max", group)
+    dist.broadcast(result, 0)
+    assert result.tolist() == [size] * size
+    gathered, rows = torch.zeros(size * size), [torch.zeros(size) for _ in range(size)]
+    dist.all_gather_into_tensor(gathered, ones())
+    dist.all_gather(rows, ones())
+    assert gathered.tolist() == torch.cat(rows).tolist() == [size] * size * size
+    scattered = torch.zeros(1)
+    dist.reduce_scatter_tensor(scattered, ones())
+    assert scattered.item() == size * size
+    result = ones()
+    if rank == 0:
+        dist.send(result, 1)
+    elif rank == 1:
+        result = result * 0
+        dist.recv(result, 0)
+        assert result.tolist() == [size] * size
+    with FakeTensorMode():
+        fake = torch.ones(3)
+    with pytest.raises(TypeError, match="this FakeTensor has none of its own"):
+        dist.all_reduce(fake)
 
 
 def check_autograd(rank: int, size: int) -> None:
@@ -63,7 +101,7 @@ def check_compiled(rank: int, size: int) -> None:
         assert compiled(x).tolist() == [2 * scale * size + 1] * (4 * size)
 
 
-@pytest.mark.parametrize("check", [check_values, check_autograd])
+@pytest.mark.parametrize("check", [check_values, check_results_as_arguments, check_autograd])
 def test_functional(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 3)
 

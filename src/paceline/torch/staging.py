@@ -18,9 +18,22 @@ Span: TypeAlias = tuple[int, int]
 NOTHING: Span = (0, 0)
 
 
+_OWN_MEMORY = (Tensor, torch.nn.Parameter)
+"""Classes whose tensors have memory; others may stand for tensors that they hold, or for none."""
+
+
 def usable(tensor: Tensor) -> bool:
     """Whether the tensor's memory can be used as it is, wherever it lies."""
-    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg() and _has_memory(tensor)
+
+
+def _has_memory(tensor: Tensor) -> bool:
+    if type(tensor) in _OWN_MEMORY or not tensor.numel():
+        return True
+    try:
+        return tensor.data_ptr() != 0
+    except RuntimeError:  # a fake one
+        return False
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -32,6 +45,8 @@ def plain(tensor: Tensor, stays: bool = False) -> Tensor:
     """The tensor itself if it `stays` on its device or the host can use its memory, else a copy of the host's."""
     if stays or is_plain(tensor):
         return tensor
+    if not _has_memory(tensor):
+        return plain(_held(tensor))
     if not tensor.is_cpu:
         return cuda.host_memory(tensor).copy_(tensor.detach())
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
@@ -44,9 +59,20 @@ def plain_output(tensor: Tensor, copies: Copies, stays: bool = False) -> Tensor:
     """
     if stays or is_plain(tensor):
         return tensor
+    if not _has_memory(tensor):
+        return plain_output(_held(tensor), copies)
     memory = torch.empty(tensor.shape, dtype=tensor.dtype) if tensor.is_cpu else cuda.host_memory(tensor)
     copies.append((tensor, memory))
     return memory
+
+
+def _held(tensor: Tensor) -> Tensor:
+    """The tensor that the result of a functional collective stands for. Raises TypeError for any other class."""
+    wait = getattr(tensor, "trigger_wait", None)
+    if wait is None:
+        raise TypeError(f"paceline moves the memory of tensors, and this {type(tensor).__name__} has none of its own")
+    held: Tensor = wait()
+    return held
 
 
 def copy_back(copies: Iterable[tuple[Tensor, Tensor]]) -> None:
