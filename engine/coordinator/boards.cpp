@@ -28,23 +28,32 @@ Boards::Boards(LoopHost& loop, const Group& control, const Seat& seat, std::size
 
 std::uint64_t Boards::offset() const { return own_ ? loop_.arena()->offset_of(own_->data()) : 0; }
 
-std::byte* Boards::see(std::uint64_t offset) const {
-  if (own_) return own_->data();
+std::byte* Boards::see(std::uint64_t offset, std::size_t bytes) const {
+  if (own_) return loop_.arena()->at(offset);
   const Link* link = control_.members[static_cast<std::size_t>(leader_)].link;
   const PeerArena* arena = link != nullptr ? link->arena() : nullptr;
-  return arena != nullptr && offset % kCacheLine == 0 ? arena->at(offset, kBeforeBoards + count_ * shape_.bytes())
-                                                      : nullptr;
+  return arena != nullptr && offset % kCacheLine == 0 ? arena->at(offset, bytes) : nullptr;
+}
+
+std::uint64_t Boards::add(std::size_t bytes) {
+  const auto& added = added_.emplace_back(std::make_unique<ArenaMemory>(loop_.arena(), bytes));
+  std::memset(added->data(), 0, bytes);
+  return loop_.arena()->offset_of(added->data());
 }
 
 std::vector<BoardMemory*> Boards::open(std::uint64_t offset) {
   std::vector<BoardMemory*> boards;
   if (count_ == 0) return boards;
-  std::byte* const memory = see(offset);
+  const std::size_t bytes = kBeforeBoards + count_ * shape_.bytes();
+  std::byte* const memory = own_ ? own_->data() : see(offset, bytes);
   if (memory == nullptr)
     throw Failure(ErrorKind::invalid, "the board of " + control_.name_of(leader_) + " cannot be seen from here");
-  memory_ = {memory, kBeforeBoards + count_ * shape_.bytes()};
+  memory_ = {memory, bytes};
   for (std::size_t begin = kBeforeBoards; begin < memory_.size(); begin += shape_.bytes()) {
-    opened_.push_back(std::make_unique<SharedBoard>(memory_.subspan(begin, shape_.bytes()), shape_));
+    opened_.push_back(std::make_unique<SharedBoard>(
+        memory_.subspan(begin, shape_.bytes()), shape_,
+        BoardGrowth{[this](std::size_t more) { return add(more); },
+                    [this](std::uint64_t place, std::size_t more) { return see(place, more); }}));
     boards.push_back(opened_.back().get());
   }
   return boards;
@@ -55,7 +64,10 @@ void Boards::leave() {
   if (memory_.empty()) return;
   auto& departed = *reinterpret_cast<Departed*>(memory_.data());
   const bool last = departed.fetch_add(1) + 1 == static_cast<std::uint64_t>(shape_.ranks);
-  if (own_ && !last) loop_.arena()->retire(own_->data());
+  if (own_ && !last) {
+    loop_.arena()->retire(own_->data());
+    for (const auto& added : added_) loop_.arena()->retire(added->data());
+  }
   memory_ = {};
 }
 

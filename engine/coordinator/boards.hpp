@@ -25,7 +25,8 @@ class Boards {
   void leave();
 
  private:
-  std::byte* see(std::uint64_t offset) const;
+  std::byte* see(std::uint64_t offset, std::size_t bytes) const;
+  std::uint64_t add(std::size_t bytes);
 
   LoopHost& loop_;
   const Group& control_;
@@ -33,6 +34,7 @@ class Boards {
   const int leader_;  // the first rank of this machine
   const BoardShape shape_;
   std::unique_ptr<ArenaMemory> own_;
+  std::vector<std::unique_ptr<ArenaMemory>> added_;
   std::span<std::byte> memory_;
   std::vector<std::unique_ptr<SharedBoard>> opened_;
 };

@@ -56,7 +56,7 @@ Board::Board(const PolicyOptions& options, const Seat& seat, BoardMemory& memory
 
 void Board::submit(RequestPtr request, double now) {
   holding_.tell(now);
-  if (under_way_ >= memory_.slots())
+  if (under_way_ >= memory_.most())
     throw Failure(ErrorKind::invalid, "there is no room for \"" + request->name + "\": " + std::to_string(under_way_) +
                                           " requests are under way, and no more may be; wait for some of them first");
   const std::size_t longest = std::min(kLongestName, 8 * (memory_.longest() - 16));
@@ -97,7 +97,7 @@ void Board::tune(std::uint64_t fusion_bytes) {
   settle();
 }
 
-void Board::place(RequestPtr request) {
+void Board::place(RequestPtr request, bool again) {
   const std::uint32_t slot = dictionary_.find(request->name);
   const int number = slot == kNoSlot ? -1 : dictionary_[slot].number_of(*request);
   if (number >= 0) {
@@ -105,7 +105,7 @@ void Board::place(RequestPtr request) {
     return arrive(slot, std::move(request), static_cast<std::uint32_t>(number));
   }
   ++counters_.cache_misses;
-  Words entry{pack({EntryKind::define, 0, 0, static_cast<std::uint32_t>(rank_)})};
+  Words entry{pack({EntryKind::define, again ? kAgain : std::uint8_t{0}, 0, static_cast<std::uint32_t>(rank_)})};
   put_request(entry, *request);
   close_entry(entry, 0);
   const std::string_view name = request->name;

@@ -11,7 +11,8 @@
 //
 // What ranks know of names follows from the log, too. A new description is written into it, and gets a slot. When all
 // slots are in use, it gets the one that was used least recently, even if that is marked: marks of a round that is over
-// do not count, and their ranks describe the request anew. If a description differs from what the name last stood for,
+// do not count, and their ranks describe the request anew. That shows that more requests are under way than there are
+// slots, and rank 0 then doubles them. If a description differs from what the name last stood for,
 // it is added to the slot for the rest of the round. If the round ends with ranks that mark different descriptions, the
 // request fails.
 //
@@ -97,7 +98,7 @@ class Board : public Policy {
   bool orders() const { return alone() || rank_ == 0; }
 
   // Requests on their way to the log.
-  void place(RequestPtr request);
+  void place(RequestPtr request, bool again = false);
   void arrive(std::uint32_t slot, RequestPtr request, std::uint32_t number);
   bool gather(std::uint32_t slot, Report& report) const;
   bool holds() const;
@@ -107,6 +108,7 @@ class Board : public Policy {
 
   // The log.
   bool place_evicted();
+  void make_room();
   void apply(std::span<const std::uint64_t> entry);
   void apply_define(std::span<const std::uint64_t> entry);
   void apply_over(std::span<const std::uint64_t> entry);
@@ -146,6 +148,7 @@ class Board : public Policy {
   std::vector<Issue> batches_;
   std::deque<Words> owed_;  // entries for which the log had no room
   bool following_ = false;
+  bool growing_ = false;  // on rank 0: more slots are on their way to the log
   bool cutting_ = false;  // a cut of this rank is on its way to the log
 
   std::unique_ptr<Orderer> orderer_;

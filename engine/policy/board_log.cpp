@@ -20,6 +20,7 @@ bool waits_for_cut(EntryKind kind) {
 
 void Board::log(std::span<const std::uint64_t> entry) {
   const EntryKind kind = head_of(entry[0]).kind;
+  if (kind == EntryKind::grow) memory_.grow(head_of(entry[0]).number);
   if (orderer_) {
     to_leaders_.insert(to_leaders_.end(), entry.begin(), entry.end());
     if (!waits_for_cut(kind)) to_leaders_due_ = true;
@@ -75,8 +76,14 @@ void Board::settle() {
 
 bool Board::place_evicted() {
   if (evicted_.empty()) return false;
-  for (RequestPtr& request : std::exchange(evicted_, {})) place(std::move(request));
+  for (RequestPtr& request : std::exchange(evicted_, {})) place(std::move(request), true);
   return true;
+}
+
+void Board::make_room() {
+  if (rank_ != 0 || growing_ || dictionary_.capacity() >= memory_.most()) return;
+  growing_ = true;
+  order({{pack({EntryKind::grow, 0, 1, 2 * dictionary_.capacity()})}});
 }
 
 bool Board::holds() const {
@@ -101,6 +108,9 @@ void Board::apply(std::span<const std::uint64_t> entry) {
     case EntryKind::joined: return all_joined(static_cast<int>(head.number));
     case EntryKind::tune: return window_.set_fusion_bytes(entry[1]);
     case EntryKind::rest: return apply_rest(entry);
+    case EntryKind::grow:
+      growing_ = false;
+      return dictionary_.set_capacity(std::max(dictionary_.capacity(), head.number));
     default: return ordered(entry);
   }
 }
@@ -113,7 +123,8 @@ void Board::apply_define(std::span<const std::uint64_t> entry) {
   if (own != unplaced_.end() && own->second->agrees_with(*request)) request = own->second;
   std::uint32_t slot = dictionary_.find(request->name);
   if (slot == kNoSlot) {
-    const bool evicts = dictionary_.size() == memory_.slots();
+    const bool evicts = dictionary_.size() == dictionary_.capacity();
+    if (evicts && head_of(entry[0]).flags == kAgain) make_room();
     const auto placed = dictionary_.define(request, position);
     slot = placed.slot;
     if (placed.evicted) evicted_.push_back(placed.evicted);

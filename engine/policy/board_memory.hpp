@@ -20,10 +20,17 @@ class BoardMemory {
   BoardMemory(const BoardMemory&) = delete;
   BoardMemory& operator=(const BoardMemory&) = delete;
 
-  // The numbers of local ranks, of slots, and of words in the longest entry.
+  // The numbers of local ranks, of slots at first, and of words in the longest entry.
   virtual int ranks() const = 0;
   virtual std::uint32_t slots() const = 0;
   virtual std::size_t longest() const = 0;
+
+  // Slots can be doubled so often.
+  static constexpr unsigned kDoublings = 8;
+  std::uint32_t most() const { return slots() << kDoublings; }
+  // Makes room for twice as many slots as there are. The first local rank alone calls this, before anybody uses them.
+  // Throws std::bad_alloc.
+  virtual void grow(std::uint32_t /*slots*/) {}
 
   // Each local rank has a word in each slot, 0 at first, that it alone writes.
   virtual void mark(std::uint32_t slot, int rank, std::uint64_t word) = 0;

@@ -24,7 +24,7 @@ bool Board::is_sound(int from, std::span<const std::uint64_t> entry) const {
     auto rest = entry.subspan(1);
     return entry.size() <= memory_.longest() && (own || from == 0) && take_request(rest) && rest.empty();
   }
-  const bool is_slot = head.number < memory_.slots();
+  const bool is_slot = head.number < memory_.most();
   if (rank_ == 0) switch (head.kind) {
       case EntryKind::ready:
         if (!is_slot || !is_report(entry)) return false;
@@ -50,6 +50,7 @@ bool Board::is_sound(int from, std::span<const std::uint64_t> entry) const {
     case EntryKind::tune: return entry.size() == 2;
     case EntryKind::deviate: return entry.size() == 3;
     case EntryKind::rest: return entry.size() <= memory_.longest();
+    case EntryKind::grow: return entry.size() == 1 && head.number <= memory_.most();
     case EntryKind::joined: return entry.size() == 1 && head.number < static_cast<std::uint32_t>(size_);
     default: return false;
   }

@@ -41,7 +41,7 @@ void Board::come_to_rest() {
   dictionary_.finish_all();
   under_way_ = 0;
   holding_.forget();
-  joining_ = false;
+  joining_ = growing_ = false;
   inbox_.clear();
 }
 

@@ -39,6 +39,8 @@ class Dictionary {
   SlotState& operator[](std::uint32_t slot) { return slots_[slot]; }
   const SlotState& operator[](std::uint32_t slot) const { return slots_[slot]; }
   std::uint32_t size() const { return static_cast<std::uint32_t>(slots_.size()); }
+  std::uint32_t capacity() const { return capacity_; }
+  void set_capacity(std::uint32_t slots) { capacity_ = slots; }
 
   // Returns the slot for a new name: one that was never used, or else the one that was used least recently, which
   // begins its next round, together with the request of its old name.
@@ -60,7 +62,7 @@ class Dictionary {
   void unlink(std::uint32_t slot);
   void link_newest(std::uint32_t slot);
 
-  const std::uint32_t capacity_;
+  std::uint32_t capacity_;
   std::vector<SlotState> slots_;
   std::vector<std::uint32_t> table_;  // open addressing: slot + 1, 0 is free
   std::uint32_t oldest_ = kNoSlot;

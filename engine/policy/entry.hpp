@@ -30,9 +30,13 @@ enum class EntryKind : std::uint8_t {
   deviate,     // graph: a rank cannot go on in order
   tune,        // from here on batches have at most so many bytes
   rest,        // here the policy comes to rest; a part of the words that go with that
+  grow,        // from here on there are so many slots
 };
 
-inline constexpr EntryKind kLastKind = EntryKind::rest;
+inline constexpr EntryKind kLastKind = EntryKind::grow;
+
+// A flag of `define`: the rank has described the same request before, and its slot went to another one.
+inline constexpr std::uint8_t kAgain = 1;
 
 // The first word holds the kind in 8 bits, flags in 8, the number of words of the whole entry in 16, and a number in
 // 32, which is that of a slot, a rank or a machine.

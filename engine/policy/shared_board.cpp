@@ -11,17 +11,18 @@ namespace paceline {
 namespace {
 
 constexpr std::size_t kLine = 64;
+static_assert(BoardMemory::kDoublings * sizeof(std::uint64_t) <= kLine);
 
 std::size_t stride_of(const BoardShape& shape) { return (static_cast<std::size_t>(shape.ranks) + 1 + 7) / 8 * 8; }
 
 }  // namespace
 
 std::size_t BoardShape::bytes() const {
-  return kLine + static_cast<std::size_t>(ranks) * kLine + slots * stride_of(*this) * 8 + std::size_t{words} * 16;
+  return 2 * kLine + static_cast<std::size_t>(ranks) * kLine + slots * stride_of(*this) * 8 + std::size_t{words} * 16;
 }
 
-SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape)
-    : shape_(shape), stride_(stride_of(shape)) {
+SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape, BoardGrowth growth)
+    : shape_(shape), stride_(stride_of(shape)), growth_(std::move(growth)) {
   if (shape.ranks < 1 || shape.slots < 1 || !std::has_single_bit(shape.words) || shape.words / 4 < kLongestEntry)
     throw Failure(ErrorKind::invalid, "a board needs a rank, a slot and a power of two of words, at least " +
                                           std::to_string(std::bit_ceil(4 * kLongestEntry)));
@@ -32,6 +33,8 @@ SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape)
   tail_ = reinterpret_cast<Atom*>(at);
   wanted_ = tail_ + 1;
   at += kLine;
+  places_ = reinterpret_cast<Atom*>(at);
+  at += kLine;
   lines_ = reinterpret_cast<Line*>(at);
   at += static_cast<std::size_t>(shape.ranks) * kLine;
   slots_ = reinterpret_cast<Atom*>(at);
@@ -39,20 +42,39 @@ SharedBoard::SharedBoard(std::span<std::byte> memory, const BoardShape& shape)
   cells_ = reinterpret_cast<Cell*>(at);
 }
 
+// What the entry in the log stands for is there before it: ranks that read the entry see the place.
+void SharedBoard::grow(std::uint32_t slots) {
+  std::uint32_t there = shape_.slots;
+  for (unsigned i = 0; i < kDoublings && there < slots; ++i, there *= 2)
+    if (places_[i].load() == 0) places_[i].store(growth_.allocate(there * stride_ * 8));
+}
+
+SharedBoard::Atom* SharedBoard::added(std::uint32_t slot) const {
+  const auto part = static_cast<unsigned>(std::bit_width(slot / shape_.slots)) - 1;
+  const std::uint32_t first = shape_.slots << part;
+  if (added_[part] == nullptr) {
+    std::byte* const seen = growth_.see(places_[part].load(), first * stride_ * 8);
+    if (seen == nullptr) throw Failure(ErrorKind::invalid, "the larger board of this machine cannot be seen from here");
+    added_[part] = reinterpret_cast<Atom*>(seen);
+  }
+  return added_[part] + (slot - first) * stride_;
+}
+
 // Marks, claims and words of joining are sequentially consistent: if a rank stores its own and then looks at those of
 // the others, it sees theirs, or they see its own.
 void SharedBoard::mark(std::uint32_t slot, int rank, std::uint64_t word) {
-  slots_[slot * stride_ + 1 + static_cast<std::size_t>(rank)].store(word);
+  row(slot)[1 + static_cast<std::size_t>(rank)].store(word);
 }
 
 std::uint64_t SharedBoard::marked(std::uint32_t slot, int rank) const {
-  return slots_[slot * stride_ + 1 + static_cast<std::size_t>(rank)].load();
+  return row(slot)[1 + static_cast<std::size_t>(rank)].load();
 }
 
 bool SharedBoard::claim(std::uint32_t slot, std::uint32_t round) {
-  std::uint64_t last = claimed(slot).load();
+  Atom& claimed = *row(slot);
+  std::uint64_t last = claimed.load();
   while (static_cast<std::int32_t>(round - static_cast<std::uint32_t>(last)) > 0)
-    if (claimed(slot).compare_exchange_weak(last, round)) return true;
+    if (claimed.compare_exchange_weak(last, round)) return true;
   return false;
 }
 

@@ -319,9 +319,9 @@ TEST(urgent_requests_go_first) {
 }
 
 TEST(no_room_is_said) {
-  PolicyWorld world("board", {}, {0, 0}, plain(2));
-  world.submit(0, share(request("a")));
-  world.submit(0, share(request("b")));
+  PolicyWorld world("board", {}, {0, 0}, plain(1));
+  const int most = 1 << BoardMemory::kDoublings;
+  for (int i = 0; i < most; ++i) world.submit(0, share(request(numbered("t", i))));
   std::string said;
   try {
     world.policy(0).submit(share(request("c")), 0);
@@ -329,7 +329,7 @@ TEST(no_room_is_said) {
     said = failure.what();
   }
   CHECK(said ==
-        "there is no room for \"c\": 2 requests are under way, and no more may be; wait for some of them first");
+        "there is no room for \"c\": 256 requests are under way, and no more may be; wait for some of them first");
 }
 
 TEST(missing_ranks_are_named) {
