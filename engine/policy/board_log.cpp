@@ -16,6 +16,14 @@ bool waits_for_cut(EntryKind kind) {
   return kind == EntryKind::issue || kind == EntryKind::fail || kind == EntryKind::tune;
 }
 
+// The bundles of all descriptions of a request.
+std::vector<std::uint64_t> bundles_of(const SlotState& state) {
+  std::vector<std::uint64_t> bundles{state.definition->bundle.id};
+  if (state.others)
+    for (const RequestPtr& other : *state.others) bundles.push_back(other->bundle.id);
+  return bundles;
+}
+
 }  // namespace
 
 void Board::log(std::span<const std::uint64_t> entry) {
@@ -165,9 +173,14 @@ void Board::apply_over(std::span<const std::uint64_t> entry) {
     --under_way_;
     if (error.empty()) state.definition = state.mine;
   }
+  const bool disputed = head_of(entry[0]).kind == EntryKind::fail && head_of(entry[0]).flags == kDisputedBundle;
+  const auto bundles = disputed ? bundles_of(state) : std::vector<std::uint64_t>{};
   dictionary_.finish(slot, error.empty() && state.mine ? 0 : number);
   round_over(request, !error.empty());
-  window_.add(std::move(request), priority, std::move(error));
+  if (disputed)
+    window_.add_disputed(std::move(request), priority, error, bundles);
+  else
+    window_.add(std::move(request), priority, std::move(error));
 }
 
 void Board::cut() {

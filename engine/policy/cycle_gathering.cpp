@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "failure/error.hpp"
 #include "policy/cycle.hpp"
@@ -142,7 +143,7 @@ void Cycle::put_ready(const std::string& name) {
   put_verdict(verdict, state, all, sides);
   const std::size_t begin = order_.size();
   const EntryKind kind = head_of(verdict[0]).kind;
-  order_.push_back(pack({kind, 0, 0, static_cast<std::uint32_t>(pending.priority)}));
+  order_.push_back(pack({kind, head_of(verdict[0]).flags, 0, static_cast<std::uint32_t>(pending.priority)}));
   put_request(order_, *pending.descriptions[0]);
   if (kind == EntryKind::fail) order_.insert(order_.end(), verdict.begin() + 3, verdict.end());
   close_entry(order_, begin);
@@ -189,7 +190,13 @@ void Cycle::obey_entry(std::span<const std::uint64_t> entry) {
   auto rest = entry.subspan(1);
   auto request = std::make_shared<const Request>(read_request(rest));
   RequestPtr own = take_own(request->name);
-  if (head.kind == EntryKind::fail) return window_.add(own ? own : request, priority, read_text(rest));
+  if (head.kind == EntryKind::fail) {
+    const std::uint64_t bundle = request->bundle.id;
+    RequestPtr failed = own ? own : request;
+    if (head.flags == kDisputedBundle)
+      return window_.add_disputed(std::move(failed), priority, read_text(rest), {&bundle, 1});
+    return window_.add(std::move(failed), priority, read_text(rest));
+  }
   if (!own) own = request;
   if (own->what.collective == Collective::all_reduce) cache_.put(own, priority);
   window_.add(std::move(own), priority, {});

@@ -39,9 +39,17 @@ std::string disagreement(const SlotState& slot, std::span<const std::pair<int, s
   return text;
 }
 
-void put_fail(Words& words, const Report& all, std::string_view text) {
+bool disputes_bundle(const SlotState& slot, std::span<const std::pair<int, std::uint32_t>> sides) {
+  const RequestPtr* first = slot.description(sides[0].second);
+  return first != nullptr && std::ranges::any_of(sides, [&](const auto& side) {
+           const RequestPtr* description = slot.description(side.second);
+           return description != nullptr && (*description)->bundle != (*first)->bundle;
+         });
+}
+
+void put_fail(Words& words, const Report& all, std::string_view text, std::uint8_t flags = 0) {
   const std::size_t begin = words.size();
-  words.push_back(pack({EntryKind::fail, 0, 0, all.slot}));
+  words.push_back(pack({EntryKind::fail, flags, 0, all.slot}));
   words.push_back(all.round | std::uint64_t{static_cast<std::uint32_t>(all.priority)} << 32);
   words.push_back(all.number);
   put_text(words, text);
@@ -53,7 +61,8 @@ void put_fail(Words& words, const Report& all, std::string_view text) {
 void put_verdict(Words& words, const SlotState& slot, const Report& all,
                  std::span<const std::pair<int, std::uint32_t>> sides) {
   const bool agree = std::ranges::all_of(sides, [&](const auto& side) { return side.second == sides[0].second; });
-  if (!agree) return put_fail(words, all, disagreement(slot, sides));
+  if (!agree)
+    return put_fail(words, all, disagreement(slot, sides), disputes_bundle(slot, sides) ? kDisputedBundle : 0);
   const RequestPtr* description = slot.description(all.number);
   if (all.absent >= 0 && description && !allows_joined(**description))
     return put_fail(words, all,

@@ -23,6 +23,9 @@ struct Report {
       disagreement;  // ranks and the numbers of their descriptions, if they differ
 };
 
+// A flag of `fail`: ranks disagree on the request's bundle.
+inline constexpr std::uint8_t kDisputedBundle = 1;
+
 // Returns the entry `issue` or `fail` for a slot's round. `sides` are ranks and the numbers of their descriptions, and
 // matter only if there is more than one number.
 void put_verdict(Words& words, const SlotState& slot, const Report& all,

@@ -21,6 +21,20 @@ void Window::add(RequestPtr request, std::int32_t priority, std::string error) {
   bundles_.erase(gathered);
 }
 
+void Window::add_disputed(RequestPtr request, std::int32_t priority, const std::string& error,
+                          std::span<const std::uint64_t> bundles) {
+  bytes_ += agreed_bytes(*request);
+  items_.push_back({std::move(request), priority, error});
+  for (const std::uint64_t id : bundles) {
+    const auto gathered = bundles_.find(id);
+    if (gathered == bundles_.end()) continue;
+    for (Item& item : gathered->second)
+      if (item.error.empty()) item.error = error;
+    release(std::move(gathered->second));
+    bundles_.erase(gathered);
+  }
+}
+
 bool Window::has(const Request& request) const {
   const auto is_it = [&](const Item& item) { return item.request.get() == &request; };
   return std::ranges::any_of(items_, is_it) ||

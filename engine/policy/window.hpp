@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,10 @@ class Window {
 
   // `error` is what the request fails with, or empty.
   void add(RequestPtr request, std::int32_t priority, std::string error);
+  // The request fails with this error, because ranks disagree on its bundle: nobody knows what that has to wait for, so
+  // what is there of `bundles`, which ranks gave, fails with it.
+  void add_disputed(RequestPtr request, std::int32_t priority, const std::string& error,
+                    std::span<const std::uint64_t> bundles);
 
   // Tell whether there is anything to cut, whether this request is, and how many bytes there are. Bundles that are not
   // complete do not count: they wait on.
