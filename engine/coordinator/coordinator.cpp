@@ -222,15 +222,27 @@ void Coordinator::announce(PendingRequest& pending) {
   const auto lock = loop_.enter();
   if (pending.notify) return;
   pending.notify = true;
-  if (pending.over()) {
+  if (pending.over())
     loop_.report(pending.id);
-  } else if (!pending.join && !pending.issued && !closed_) {
-    agreement_.policy().wanted(*pending.request, seconds_of(Clock::now()));
-    follow_up();
-  }
+  else
+    want(pending);
 }
 
-void Coordinator::awaited(const PendingRequest& pending) {
+void Coordinator::polled(PendingRequest& pending) {
+  if (pending.wanted) return;  // only its caller's threads write this
+  const auto lock = loop_.enter();
+  want(pending);
+}
+
+void Coordinator::want(PendingRequest& pending) {
+  if (std::exchange(pending.wanted, true)) return;
+  if (pending.join || pending.issued || pending.over() || closed_) return;
+  agreement_.policy().wanted(*pending.request, seconds_of(Clock::now()));
+  follow_up();
+}
+
+void Coordinator::awaited(PendingRequest& pending) {
+  pending.blocks = true;
   if (!pending.join && !pending.issued && !closed_)
     agreement_.policy().awaited(*pending.request, seconds_of(Clock::now()));
 }

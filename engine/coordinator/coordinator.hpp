@@ -58,6 +58,8 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   Totals totals();
   // Returns the records with numbers above `after`, in the order in which requests ended; old ones are forgotten.
   std::vector<Record> records(std::uint64_t after = 0);
+  // Its caller has asked whether this request is over, and will ask again.
+  void polled(PendingRequest& pending);
   // Returns the warnings for the user since the last call. Engine::serve returns `warnings_id` when there are any.
   std::vector<std::string> warnings();
   std::uint64_t warnings_id() const { return warnings_.id(); }
@@ -87,7 +89,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   // PendingRequest calls these.
   std::vector<int> missing(const PendingRequest& pending) const { return absentees_.missing(pending); }
   std::vector<int> absent(const PendingRequest& pending) const { return absentees_.absent(pending); }
-  void awaited(const PendingRequest& pending);
+  void awaited(PendingRequest& pending);
 
  protected:
   void begin() override {}
@@ -105,6 +107,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   void check_open(std::string_view request, std::string_view name = {}) const;
   void get_going();
   void follow_up();
+  void want(PendingRequest& pending);
 
   bool advance(Now now);
   bool hear(Now now);

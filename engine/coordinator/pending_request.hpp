@@ -51,6 +51,10 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   int last_to_join = -1;
   Record record;
   bool issued = false;
+  // How its caller attends to it, also while it waits for its turn: by a callback or by asking again and again, or
+  // blocked.
+  bool wanted = false;
+  bool blocks = false;
   std::vector<bool> handed_in;  // by rank: it has said so when asked; empty before any rank is asked
   std::string in_vain;          // what a rank that has not handed it in waits for itself, and this rank has not
   bool told_in_vain = false;

@@ -33,7 +33,11 @@ void Requests::join(PendingRequest& pending, Clock::time_point now) {
 void Requests::hand_in(Name& name, std::shared_ptr<PendingRequest> pending, Clock::time_point now) {
   Policy& policy = agreement_.policy();
   policy.submit(pending->request, seconds_of(now));
-  if (pending->callback) policy.wanted(*pending->request, seconds_of(now));
+  if (pending->blocks) {
+    policy.awaited(*pending->request, seconds_of(now));
+  } else if (pending->callback || pending->wanted) {
+    policy.wanted(*pending->request, seconds_of(now));
+  }
   pending->record.last = name.issued_before && policy.missing(*pending->request).empty();
   name.current = std::move(pending);
 }

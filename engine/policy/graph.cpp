@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "calibration/named.hpp"
 #include "failure/error.hpp"
 #include "policy/fuse.hpp"
 
@@ -59,6 +60,7 @@ void Graph::set_order(const std::vector<std::vector<std::string>>& buffers) {
 }
 
 void Graph::submit(RequestPtr request, double now) {
+  came_ = now;
   if (starting_) return held_.push_back(std::move(request));
   Place* place = find(request->name);
   if (place == nullptr || run_ == 0 || place->next >= limit_) return Board::submit(std::move(request), now);
@@ -83,6 +85,7 @@ void Graph::issue_full() {
     for (const std::uint32_t number : buffers_[buffer]) {
       Place& place = places_[number];
       std::erase(awaited_, place.slot.get());
+      std::erase(wanted_, place.slot.get());
       together_.push_back(place.slot);
       place.known = place.slot;
       place.issued = std::move(place.slot);
@@ -103,14 +106,33 @@ void Graph::issue_full() {
   tell_drained();
 }
 
-void Graph::awaited(const Request& request, double) {
+bool Graph::holds(const Request& request) {
   const Place* place = find(request.name);
-  if (!(place && place->slot.get() == &request) && !has(request) &&
-      std::ranges::find(held_, &request, &RequestPtr::get) == held_.end())
-    return;
+  return (place && place->slot.get() == &request) || has(request) ||
+         std::ranges::find(held_, &request, &RequestPtr::get) != held_.end();
+}
+
+void Graph::awaited(const Request& request, double) {
+  if (!holds(request)) return;
   awaited_.push_back(&request);
   if (filled_ > 0) deviate();
   settle();
+}
+
+void Graph::wanted(const Request& request, double) {
+  if (holds(request)) wanted_.push_back(&request);
+}
+
+void Graph::wake(double now) {
+  sleeps_ = false;
+  if (!wanted_.empty() && filled_ > 0 && now >= came_ + calibration::kGraphPatience) deviate();
+  Board::wake(now);
+}
+
+std::optional<Action> Graph::next() {
+  if (!wanted_.empty() && filled_ > 0 && !deviating_ && !std::exchange(sleeps_, true))
+    return Sleep{came_ + calibration::kGraphPatience};
+  return Board::next();
 }
 
 void Graph::join(double now) {
@@ -148,6 +170,8 @@ void Graph::all_have_joined() {
 void Graph::came_to_rest() {
   forget_run();
   awaited_.clear();
+  wanted_.clear();
+  sleeps_ = false;
   wants_to_join_ = deviating_ = false;
 }
 
@@ -207,6 +231,7 @@ void Graph::take_order() {
 
 void Graph::round_over(const RequestPtr& request, bool failed) {
   std::erase(awaited_, request.get());
+  std::erase(wanted_, request.get());
   Place* place = find(request->name);
   if (place == nullptr) return;
   ++place->negotiated;

@@ -5,7 +5,9 @@
 // Requests that the order does not name go by the board. So does the first step, in which ranks find out whether they
 // agree.
 //
-// A rank cannot go on if a caller waits while a buffer is not full, or if a request is not what it was. It then says in
+// A rank cannot go on if a caller waits while a buffer is not full, or if a request is not what it was. A caller that
+// is not blocked, and is told or asks when a request is over, may hand in more; if it does not for some time, it waits,
+// too. The rank then says in
 // the board's log from which buffer on it deviates. It has given nothing to that buffer, so no rank has completed that
 // or a later one: these buffers are taken back and negotiated on the board. Once the steps are complete again there,
 // and every rank has issued everything before the deviation, all begin a new run at the same place of the log, on a new
@@ -35,6 +37,9 @@ class Graph : public Board {
   void submit(RequestPtr request, double now) override;
   void join(double now) override;
   void awaited(const Request& request, double now) override;
+  void wanted(const Request& request, double now) override;
+  void wake(double now) override;
+  std::optional<Action> next() override;
   void rest(std::vector<std::uint64_t> words) override;
 
  protected:
@@ -69,6 +74,7 @@ class Graph : public Board {
   void forget_run();
   void started(std::uint8_t what, std::uint64_t number, bool differ);
   void hand_in(Place& place, RequestPtr request);
+  bool holds(const Request& request);
   void issue_full();
   void deviate();
   void deviated(std::uint64_t from, int by, bool on_purpose);
@@ -104,6 +110,9 @@ class Graph : public Board {
   std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: the words of a rest that it has yet to tell
   bool said_ = false;
   std::vector<const Request*> awaited_;  // requests that a caller waits for, and that are not issued
+  std::vector<const Request*> wanted_;   // requests of callers that are not blocked, and may hand in more
+  double came_ = 0;                      // when this rank last handed something in
+  bool sleeps_ = false;
   std::vector<RequestPtr> together_;
 };
 

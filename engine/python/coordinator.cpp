@@ -164,7 +164,12 @@ void bind_coordinator(nb::module_& m) {
   m.attr("COLLECTIVES") = collectives;
 
   nb::class_<PyRequest>(m, "Request")
-      .def("done", [](PyRequest& self) { return self.engine->is_over(*self.pending); })
+      .def("done",
+           [](PyRequest& self) {
+             const bool over = self.engine->is_over(*self.pending);
+             if (!over) self.coordinator->polled(*self.pending);
+             return over;
+           })
       .def("wait", &wait, "timeout"_a = nb::none())
       .def_prop_ro("output", &output)
       .def_prop_ro("counts", [](const PyRequest& self) { return nb::tuple(nb::cast(self.pending->counts)); })
