@@ -60,7 +60,7 @@ std::shared_ptr<device::Moment> RequestArguments::moment(int rank) const {
 RequestPtr RequestArguments::request(const RequestPtr& last) const {
   const std::uint64_t bytes = count * size_of(what.dtype);
   if (last != nullptr && last->what == what && last->bytes == bytes && last->shape == shape &&
-      last->prescale == prescale && last->postscale == postscale && last->priority == priority &&
+      same_factor(last->prescale, prescale) && same_factor(last->postscale, postscale) && last->priority == priority &&
       last->bundle == bundle && last->on_device == on_device.has_value())
     return last;
   return std::make_shared<const Request>(Request{std::string(name), what, std::string(shape), bytes, prescale,

@@ -1,6 +1,7 @@
 // A request: what one rank wants done with one named tensor, once. Ranks hand in requests in any order.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,6 +19,9 @@ struct Bundle {
   bool operator==(const Bundle&) const = default;
 };
 
+// Returns whether two factors are the same; one that is no number is so on all ranks that give it.
+inline bool same_factor(double one, double other) { return one == other || (std::isnan(one) && std::isnan(other)); }
+
 struct Request {
   std::string name;
   Fingerprint what;         // its count is 0 if ranks may differ (ragged collectives)
@@ -31,8 +35,8 @@ struct Request {
 
   // Returns whether two ranks mean the same; their bytes and priorities may differ.
   bool agrees_with(const Request& other) const {
-    return name == other.name && what == other.what && shape == other.shape && prescale == other.prescale &&
-           postscale == other.postscale && bundle == other.bundle && on_device == other.on_device;
+    return name == other.name && what == other.what && shape == other.shape && same_factor(prescale, other.prescale) &&
+           same_factor(postscale, other.postscale) && bundle == other.bundle && on_device == other.on_device;
   }
 };
 
@@ -41,7 +45,8 @@ struct Request {
 inline bool can_fuse(const Request& one, const Request& other) {
   return one.what.collective == Collective::all_reduce && other.what.collective == Collective::all_reduce &&
          one.what.dtype == other.what.dtype && one.what.op == other.what.op && one.what.codec == other.what.codec &&
-         one.prescale == other.prescale && one.postscale == other.postscale && one.on_device == other.on_device;
+         same_factor(one.prescale, other.prescale) && same_factor(one.postscale, other.postscale) &&
+         one.on_device == other.on_device;
 }
 
 // Returns the bytes of the request if they are the same on all ranks, and 0 if they may differ.
