@@ -23,7 +23,6 @@ log = logging.getLogger("paceline")
 
 _MOST_NAMES = 1 << 16
 """Names among which one must have come again; otherwise tuning is given up."""
-_DTYPES = {number: name for name, number in _engine.DTYPES.items()}
 _Step = dict[str, tuple[int, int, tuple[int, int], tuple[int, int]]]
 """The elements, dtype, reduction with codec, and bundle of each name, in the order in which the names came."""
 
@@ -119,7 +118,7 @@ class Tuning:
             return ()
         self._ordered = True
         graph = parallel(
-            Collective(name, count * _size_of(dtype), str(dtype), str(kind))
+            Collective(name, count * _engine.SIZES[dtype], str(dtype), str(kind))
             for name, (count, dtype, kind, bundle) in step.items()
             if not bundle[1]
         )
@@ -149,11 +148,6 @@ class Tuning:
             self._table.close()
             self._table = None
         self._frozen()
-
-
-def _size_of(dtype: int) -> int:
-    """The bytes of one element."""
-    return int("".join(filter(str.isdigit, _DTYPES[dtype]))) // 8
 
 
 def _table(path: str | None) -> TextIO | None:
