@@ -149,9 +149,16 @@ void Coordinator::check_open(std::string_view request, std::string_view name) co
   if (state() == State::failed) refuse(error());
 }
 
+void Coordinator::check(const RequestArguments& arguments) const {
+  arguments.check(seat_.rank, control_->size());
+  if (arguments.on_device && takes_back(policy_name_))
+    throw Failure(ErrorKind::invalid,
+                  "the policy " + policy_name_ + " may take back what it has begun, which a device cannot");
+}
+
 std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& arguments,
                                                     PendingRequest::Callback callback) {
-  arguments.check(seat_.rank, control_->size());
+  check(arguments);
   auto pending = std::make_shared<PendingRequest>(*this);
   pending->data = arguments.data;
   pending->target = arguments.target;
@@ -175,9 +182,6 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
 
 // The lock is not held: see DeviceCalls. The others wait for what this rank cannot hand in.
 std::shared_ptr<device::Moment> Coordinator::moment_of(const RequestArguments& arguments) {
-  if (arguments.on_device && takes_back(policy_name_))
-    throw Failure(ErrorKind::invalid,
-                  "the policy " + policy_name_ + " may take back what it has begun, which a device cannot");
   try {
     return arguments.moment(seat_.rank);
   } catch (const device::DriverError& failure) {

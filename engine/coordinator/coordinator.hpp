@@ -40,9 +40,10 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   void open(std::uint64_t board_offset);
 
   // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed; a device that fails fails
-  // the coordinator. Once the request is over,
-  // well or not, the engine's server calls `callback`, if there is one.
+  // the coordinator. Once the request is over, well or not, the engine's server calls `callback`, if there is one.
   std::shared_ptr<PendingRequest> submit(const RequestArguments& arguments, PendingRequest::Callback callback = {});
+  // Throws Failure (invalid) if an argument is.
+  void check(const RequestArguments& arguments) const;
   std::shared_ptr<PendingRequest> join();
   // Engine::serve will return the id of this request once it is over.
   void announce(PendingRequest& pending);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "device/check.hpp"
+#include "policy/entry.hpp"
 #include "progress/collectives.hpp"
 
 namespace paceline {
@@ -13,6 +14,10 @@ void RequestArguments::check(int rank, int ranks) const {
     throw Failure(ErrorKind::invalid, '"' + std::string(name) + "\": " + sentence);
   };
   if (name.empty()) bad("a request needs a name");
+  if (const std::size_t bytes = name.size() + shape.size(); bytes > kLongestName)
+    throw Failure(ErrorKind::invalid, "the request \"" + std::string(name.substr(0, 40)) +
+                                          "...\" has a name and shape of " + std::to_string(bytes) +
+                                          " bytes; at most " + std::to_string(kLongestName) + " are possible");
   if (data == nullptr && count > 0) bad("the buffer is null but holds elements");
   const bool reduces = what.collective == Collective::all_reduce || what.collective == Collective::reduce_scatter;
   if (reduces && (what.op == Op::premul_sum || !supports(what.dtype, what.op)))

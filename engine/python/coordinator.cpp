@@ -90,11 +90,13 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 }
 
 // The GIL is kept, because this takes less time than to give it up and get it back.
-PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Address data, std::size_t count, int dtype,
-                 int op, int root, std::string_view shape, double prescale, double postscale, int priority,
-                 std::pair<std::uint64_t, std::uint32_t> bundle, int codec, Address residual, Address target,
-                 std::vector<std::size_t> counts, PyDevices* devices, device::Ordinal ordinal, Address stream,
-                 nb::object allocate) {
+// With `trial` the request is checked alone, and nothing is handed in.
+std::optional<PyRequest> submit(PyCoordinator& self, int collective, std::string_view name, Address data,
+                                std::size_t count, int dtype, int op, int root, std::string_view shape, double prescale,
+                                double postscale, int priority, std::pair<std::uint64_t, std::uint32_t> bundle,
+                                int codec, Address residual, Address target, std::vector<std::size_t> counts,
+                                PyDevices* devices, device::Ordinal ordinal, Address stream, nb::object allocate,
+                                bool trial) {
   const auto kind = static_cast<Collective>(collective);
   const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
   RequestArguments arguments{
@@ -110,6 +112,10 @@ PyRequest submit(PyCoordinator& self, int collective, std::string_view name, Add
     arguments.on_device = {devices->shared(), ordinal, reinterpret_cast<device::StreamHandle>(stream)};
     arguments.allocate = allocate_by(std::move(allocate));
     devices->close_with_engine(self.coordinator);
+  }
+  if (trial) {
+    hand_in(self, [&] { return self.coordinator->check(arguments), nullptr; });
+    return std::nullopt;
   }
   return hand_in(self, [&] { return self.coordinator->submit(arguments); });
 }
@@ -194,7 +200,7 @@ void bind_coordinator(nb::module_& m) {
            "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
            "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "codec"_a = 0, "residual"_a = 0, "target"_a = 0,
            "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0,
-           "allocate"_a = nb::none())
+           "allocate"_a = nb::none(), "trial"_a = false)
       .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",

@@ -428,10 +428,12 @@ class Coordinator:
         ordinal: int = 0,
         stream: int = 0,
         allocate: Callable[[list[int], int], int] | None = None,
+        trial: bool = False,
     ) -> Request:
         """devices: None for memory of the host; else `ordinal` is the device that has it, and `stream` the caller's.
 
-        allocate: of an all_gather or all_to_all on a device; see `OnDevice`.
+        allocate: of an all_gather or all_to_all on a device; see `OnDevice`. trial: check the arguments and do
+        nothing; what is returned is no request then.
         """
 
     def join(self) -> Request: ...

@@ -29,7 +29,7 @@ FOLDER, STEPS = Path(sys.argv[1]), int(sys.argv[2])
 
 def carry_out(name: str, start: Callable[[Channel], Request], meanwhile: Callable[[], None] = lambda: None) -> None:
     channel = job.current().channel(0)
-    requests = channel.start([name], lambda: [start(channel)])
+    requests = channel.start([name], lambda _: [start(channel)])
     meanwhile()
     Pending(channel, [name], requests, lambda: None).result()
 

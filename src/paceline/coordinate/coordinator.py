@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
@@ -52,8 +53,9 @@ class Coordinator:
     new request waits until the one before it is done. If ranks disagree on a request, that request raises `Mismatch` on
     all ranks, and everything else goes on; a lost rank, or a timeout, fails all requests.
 
-    shape: the shape of this rank's tensor, for messages and for the check that ranks agree. bundle: (id, size); the
-    `size` requests with the same id are carried out when all of them are ready. priority: among requests that are
+    shape: the shape of this rank's tensor, for messages and for the check that ranks agree. of: for the same, with a
+    space at its end, what the elements are if the engine has none of these and they go as bytes. bundle: (id, size);
+    the `size` requests with the same id are carried out when all of them are ready. priority: among requests that are
     ready, those with a higher priority go first. codec: how float32 is encoded between machines, as in
     `Group.all_reduce`; all ranks name the same. Calls raise ValueError for arguments that make no sense, and what
     `Group` raises once the coordinator has failed.
@@ -98,6 +100,7 @@ class Coordinator:
         offsets = np.empty(self.size, np.int64)
         all_gather(native, np.array([self._native.board_offset], np.int64), offsets)
         self._native.open(int(offsets[machine_of.index(machine_of[self.rank])]))
+        self._submit = self._native.submit
         self._tuning: Tuning | None = None
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
@@ -131,7 +134,7 @@ class Coordinator:
         tuning = self._tuning
         if tuning is not None:
             tuning.came(name, data.count, data.dtype, (number, coded), together)
-        return self._native.submit(
+        return self._submit(
             _ALL_REDUCE,
             name,
             *data,
@@ -188,7 +191,7 @@ class Coordinator:
         )
 
     def all_gather(
-        self, name: str, source: Span, *, shape: Sequence[int] = (), on_device: OnDevice | None = None
+        self, name: str, source: Span, *, shape: Sequence[int] = (), of: str = "", on_device: OnDevice | None = None
     ) -> Request:
         """Put the ranks' `source`s one after the other; ranks may differ in their first dimension.
 
@@ -196,7 +199,7 @@ class Coordinator:
         has joined gives none.
         """
         place = self._place(on_device)
-        return self._native.submit(_ALL_GATHER, name, *source, _SUM, -1, _ragged(tuple(shape)), **place)
+        return self._submit(_ALL_GATHER, name, *source, _SUM, -1, of + _ragged(tuple(shape)), **place)
 
     def broadcast(
         self,
@@ -206,16 +209,17 @@ class Coordinator:
         *,
         shape: Sequence[int] = (),
         codec: str | None = None,
+        of: str = "",
         on_device: OnDevice | None = None,
     ) -> Request:
         """Give every rank the root's `data`, in place."""
-        return self._native.submit(
+        return self._submit(
             _BROADCAST,
             name,
             *data,
             _SUM,
             root,
-            _written(tuple(shape)),
+            of + _written(tuple(shape)),
             codec=_codec(codec),
             **self._place(on_device),
         )
@@ -233,6 +237,7 @@ class Coordinator:
         counts: Sequence[int],
         *,
         shape: Sequence[int] = (),
+        of: str = "",
         on_device: OnDevice | None = None,
     ) -> Request:
         """Send the first `counts[0]` elements of `source` to rank 0, the next `counts[1]` to rank 1, and so on.
@@ -240,13 +245,13 @@ class Coordinator:
         Afterwards `output` is a buffer of what all ranks sent to this one, or None on a device, and `counts` the
         elements from each.
         """
-        return self._native.submit(
+        return self._submit(
             _ALL_TO_ALL,
             name,
             *source,
             _SUM,
             -1,
-            _ragged(tuple(shape)),
+            of + _ragged(tuple(shape)),
             counts=list(counts),
             **self._place(on_device),
         )
@@ -273,7 +278,7 @@ class Coordinator:
             raise ValueError(f"{name!r}: the output must hold {counts[self.rank]} elements, not {output.count}")
         if output.dtype != source.dtype:
             raise ValueError(f"{name!r}: source and output must have the same dtype")
-        return self._native.submit(
+        return self._submit(
             _REDUCE_SCATTER,
             name,
             *source,
@@ -290,7 +295,19 @@ class Coordinator:
 
     def barrier(self, name: str) -> Request:
         """Hand in a barrier, which is done when every rank has handed it in."""
-        return self._native.submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
+        return self._submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
+
+    @cached_property
+    def trial(self) -> Coordinator:
+        """A coordinator whose calls check their arguments as this one's do, and hand nothing in.
+
+        What they return is no request.
+        """
+        made = copy(self)
+        made._submit = partial(self._native.submit, trial=True)
+        made._tuning = None
+        made.when_over = lambda request, then: None  # type: ignore[method-assign]
+        return made
 
     def when_over(self, request: Request, then: Callable[[], None]) -> None:
         """Call `then` once when this request is over, well or not: on the engine's thread, or here if it is over."""

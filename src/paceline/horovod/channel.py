@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from paceline.errors import CommunicationError
@@ -37,7 +38,8 @@ class Channel:
         self.rank = coordinator.rank
         self.size = coordinator.size
         self._completed = completed
-        self._in_flight: dict[str, tuple[Request | Course, int]] = {}  # with `completed.calls` when it started
+        # With `completed.calls` when it started, and what has its memory.
+        self._in_flight: dict[str, tuple[Request | Course, int, object]] = {}
         self._unnamed: Counter[str] = Counter()
         self._round = 0
         self._lock = threading.Lock()
@@ -73,28 +75,55 @@ class Channel:
             raise ValueError(f"root rank {rank} is not one of the ranks {list(self.ranks)} of this process set")
         return self.ranks.index(rank)
 
-    def start(self, names: Sequence[str], start: Callable[[], Iterable[Started]]) -> list[Started]:
+    def start(
+        self,
+        names: Sequence[str],
+        start: Callable[[Coordinator], Iterable[Started]],
+        begin: Callable[[], object] = lambda: None,
+    ) -> list[Started]:
         """Submit one request per name by calling `start`, and return the requests.
 
-        Raises ValueError, before anything is submitted, if one of the names is in flight. A name is in flight while its
-        request is not done, and also while the program cannot know that it is done, because it has waited for nothing
-        since. Raises HorovodInternalError if an earlier failure left the job unusable.
+        start: hands them in to the coordinator that it is given, and changes nothing else; it has all memory that they
+        use, and is kept until they are over, whatever becomes of the call. Where there are several it is called before
+        with the coordinator's `trial`, so that all are handed in or none. begin: is called once that is clear.
+
+        Raises ValueError, before anything is submitted, if a request is not valid or one of the names is in flight. A
+        name is in flight while its request is not done, and also while the program cannot know that it is done, because
+        it has waited for nothing since. Raises HorovodInternalError if an earlier failure left the job unusable.
         """
         with self._lock:
             for name in names:
-                if name in self._in_flight and not self._over(*self._in_flight[name]):
+                if name in self._in_flight and not self._over(*self._in_flight[name][:2]):
                     raise ValueError(
                         f"{name} is still under way: a tensor with the same name as another that is currently being "
                         "processed needs a name of its own, until the other was waited for"
                     )
+            requests: list[Started] = []
             try:
-                requests = list(start())
+                if len(names) > 1:
+                    for _ in start(self.coordinator.trial):
+                        pass
+                begin()
+                for name, request in zip(names, start(self.coordinator), strict=True):
+                    self._in_flight[name] = request, self._completed.calls, start
+                    requests.append(request)
             except CommunicationError as error:
                 raise HorovodInternalError(str(error)) from error
-            self._in_flight.update(
-                (name, (request, self._completed.calls)) for name, request in zip(names, requests, strict=True)
-            )
             return requests
+
+    def join(self) -> Request:
+        """Announce that this rank has no more calls; the request is done when all ranks have joined.
+
+        Waits for calls that go on by further requests, which cannot be handed in afterwards.
+        """
+        from paceline.horovod.adasum_exchange import Course
+
+        with self._lock:
+            calls = [request for request, *_ in self._in_flight.values() if isinstance(request, Course)]
+        for call in calls:
+            with suppress(Exception):  # whoever waits for the call is told
+                call.wait()
+        return self.coordinator.join()
 
     def forget(self, names: Iterable[str], requests: Iterable[Request | Course]) -> None:
         """Note that the program knows that the call made of these requests has ended."""

@@ -23,14 +23,13 @@ T = TypeVar("T", covariant=True)
 class Pending(Generic[T]):
     """The requests in flight that make up one call.
 
-    finish: returns the call's result once all requests are done. keep: the buffers that the requests use.
+    finish: returns the call's result once all requests are done.
     """
 
     channel: Channel
     names: Sequence[str]
     requests: Sequence[Request | Course]
     finish: Callable[[], T]
-    keep: object = None
 
     def done(self) -> bool:
         """Return whether all requests are done."""
@@ -40,14 +39,21 @@ class Pending(Generic[T]):
         return True
 
     def result(self) -> T:
-        """Wait for all requests and return the call's result. Raises HorovodInternalError if a request failed."""
-        try:
-            for request in self.requests:
+        """Wait for all requests and return the call's result. Raises HorovodInternalError if a request failed.
+
+        Nothing is read or written for the call any more when this returns or raises that.
+        """
+        failed: Exception | None = None
+        for request in self.requests:  # if a wait is interrupted, the channel keeps the memory of them
+            try:
                 request.wait()
-        except CommunicationError as error:
-            raise HorovodInternalError(str(error)) from error
-        finally:
-            self.channel.forget(self.names, self.requests)
+            except Exception as error:
+                failed = failed or error
+        self.channel.forget(self.names, self.requests)
+        if isinstance(failed, CommunicationError):
+            raise HorovodInternalError(str(failed)) from failed
+        if failed is not None:
+            raise failed
         return self.finish()
 
 

@@ -15,7 +15,7 @@ from paceline.horovod.plain_data import Blob, Kind, pack, sizes, unpack
 from paceline.horovod.process_sets import ProcessSet
 
 if TYPE_CHECKING:
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
 
 
 def broadcast_object(obj: Any, root_rank: int, name: str | None, process_set: ProcessSet, kinds: Iterable[Kind]) -> Any:
@@ -54,9 +54,9 @@ def allgather_object(obj: Any, name: str | None, process_set: ProcessSet, kinds:
     channel = job.current().channel(process_set.process_set_id, "Allgather")
     names = [f"allgather.{name or 'object'}.t"]
     (request,) = channel.start(
-        names, lambda: [channel.coordinator.all_gather(names[0], Span.of(mine), shape=mine.shape)]
+        names, lambda coordinator: [coordinator.all_gather(names[0], Span.of(mine), shape=mine.shape)]
     )
-    Pending(channel, names, [request], lambda: None, mine).result()
+    Pending(channel, names, [request], lambda: None).result()
     everything = np.frombuffer(request.output, np.uint8)  # type: ignore[call-overload]
     ends = np.cumsum(request.counts)[:-1]
     return [_read(part, rank, kinds) for rank, part in enumerate(np.split(everything, ends)) if part.size]
@@ -65,11 +65,8 @@ def allgather_object(obj: Any, name: str | None, process_set: ProcessSet, kinds:
 def _broadcast(channel: Channel, root: int, arrays: dict[str, Blob]) -> None:
     """Give every rank the root's arrays, in place."""
 
-    def start() -> list[Request]:
-        return [
-            channel.coordinator.broadcast(name, Span.of(array), root, shape=array.shape)
-            for name, array in arrays.items()
-        ]
+    def start(coordinator: Coordinator) -> list[Request]:
+        return [coordinator.broadcast(name, Span.of(array), root, shape=array.shape) for name, array in arrays.items()]
 
     names: Sequence[str] = list(arrays)
     Pending(channel, names, channel.start(names, start), lambda: None).result()
@@ -79,8 +76,13 @@ def _pack(obj: Any, kinds: Iterable[Kind]) -> tuple[str, bytes, list[Blob]]:
     """Return "", the header and the blobs; or the refusal, as text and as header, so that other ranks see it too."""
     try:
         return "", *pack(obj, kinds)
-    except TypeError as error:
-        return str(error), str(error).encode(errors="replace"), []
+    except Exception as error:
+        said = (
+            str(error)
+            if isinstance(error, TypeError)
+            else f"the object cannot be sent: {type(error).__name__}: {error}"
+        )
+        return said, said.encode(errors="replace"), []
 
 
 def _read(memory: Blob, rank: int, kinds: Iterable[Kind]) -> Any:

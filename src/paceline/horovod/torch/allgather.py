@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,11 +13,11 @@ from paceline.horovod import job, ops
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allreduce_requests import start as start_allreduce
-from paceline.horovod.torch.tensors import RowsOnDevice, from_rows, rows_in_memory, rows_of, span_of, stays
+from paceline.horovod.torch.tensors import RowsOnDevice, foreign, from_rows, rows_in_memory, rows_of, span_of, stays
 from paceline.horovod.torch.waiting import synchronize
 
 if TYPE_CHECKING:
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
 
 
 def allgather_async(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> int:
@@ -26,6 +27,14 @@ def allgather_async(tensor: Tensor, name: str | None = None, process_set: Proces
     for a name that is in flight.
     """
     return _start([tensor], name, process_set, lambda gathered: gathered[0][0])
+
+
+def gather_for(tensor: Tensor, request: str, of: str, process_set: ProcessSet) -> int:
+    """Start to gather the ranks' tensors as `allgather_async` does, for another call.
+
+    request: the name of its request. of: what the tensor holds, in which ranks must agree; see `Coordinator`.
+    """
+    return _start([tensor], None, process_set, lambda gathered: gathered[0][0], names=[request], of=of)
 
 
 def allgather(tensor: Tensor, name: str | None = None, process_set: ProcessSet = global_process_set) -> Tensor:
@@ -71,6 +80,8 @@ def _start(
     process_set: ProcessSet,
     result: Callable[[list[tuple[Tensor, list[int]]]], object],
     grouped: bool = False,
+    names: Sequence[str] | None = None,
+    of: str = "",
 ) -> int:
     """Start the call. `result` makes its result from a list of pairs: gathered rows, number of rows of each rank."""
     if not tensors:
@@ -79,16 +90,21 @@ def _start(
         rows_of(tensor, "allgather")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allgather")
-    names = channel.names("allgather", name, len(tensors)) if grouped else [channel.name("allgather", name)]
+    if names is None:
+        names = channel.names("allgather", name, len(tensors)) if grouped else [channel.name("allgather", name)]
     coordinator = channel.coordinator
     outputs = [RowsOnDevice(tensor) if stays(coordinator, tensor) else None for tensor in tensors]
     memories = [rows_in_memory(tensor, output is not None) for tensor, output in zip(tensors, outputs, strict=True)]
 
-    def request(each: str, memory: Tensor, tensor: Tensor, output: RowsOnDevice | None) -> Request:
+    def request(
+        coordinator: Coordinator, each: str, memory: Tensor, tensor: Tensor, output: RowsOnDevice | None
+    ) -> Request:
         place = None if output is None else output.place()
-        return coordinator.all_gather(each, span_of(memory), shape=tuple(tensor.shape), on_device=place)
+        return coordinator.all_gather(
+            each, span_of(memory), shape=tuple(tensor.shape), of=of or foreign(tensor), on_device=place
+        )
 
-    requests = channel.start(names, lambda: map(request, names, memories, tensors, outputs))
+    requests = channel.start(names, lambda to: map(request, repeat(to), names, memories, tensors, outputs))
 
     def finish() -> object:
         triples = zip(requests, outputs, tensors, strict=True)
@@ -96,4 +112,4 @@ def _start(
             [from_rows(output or request.output, request.counts, tensor) for request, output, tensor in triples]
         )
 
-    return here.handles.add(Pending(channel, names, requests, finish, memories))
+    return here.handles.add(Pending(channel, names, requests, finish))

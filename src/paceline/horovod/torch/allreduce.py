@@ -11,10 +11,10 @@ from torch import Tensor
 from paceline.horovod import job, ops
 from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
-from paceline.horovod.torch.allgather import allgather_async
+from paceline.horovod.torch.allgather import gather_for
 from paceline.horovod.torch.allreduce_requests import start
 from paceline.horovod.torch.compression import Compression, Compressor
-from paceline.horovod.torch.waiting import synchronize
+from paceline.horovod.torch.waiting import synchronize, taken
 
 
 def allreduce_async(
@@ -164,17 +164,26 @@ def sparse_allreduce_async(
     """
     if op not in (ops.Sum, ops.Average):
         raise ValueError("sparse_allreduce_async takes op=hvd.Sum or hvd.Average")
-    # Every rank submits both at once and neither waits for the other, so each needs its own name.
-    indices = allgather_async(tensor._indices().t().contiguous(), f"{name}.indices", process_set)
-    values = allgather_async(tensor._values(), f"{name}.values", process_set)
     share = job.current().channel(process_set.process_set_id).size if op == ops.Average else 1
+    # One request, by the name of an allreduce: a rank that brings a dense tensor disagrees at once.
+    indices, values = tensor._indices().t(), tensor._values()
+    rows = torch.cat([_as_bytes(indices), _as_bytes(values)], 1)
+    of = f"sparse {str(values.dtype).removeprefix('torch.')}{list(tensor.shape)} "
+    handle = gather_for(rows, f"allreduce.{name}", of, process_set)
+    dtype, shape, width = values.dtype, values.shape[1:], 8 * indices.shape[1]
 
     def result() -> Tensor:
-        total: Tensor = synchronize(values) / share if share > 1 else synchronize(values)
-        where: Tensor = synchronize(indices)
+        gathered: Tensor = taken(handle)
+        where = gathered[:, :width].flatten().view(torch.int64).reshape(len(gathered), width // 8)
+        found = gathered[:, width:].flatten().view(dtype).reshape(len(gathered), *shape)
+        total = found / share if share > 1 else found
         return torch.sparse_coo_tensor(where.t(), total, tensor.shape, check_invariants=False)
 
     return result
+
+
+def _as_bytes(rows: Tensor) -> Tensor:
+    return rows.flatten().view(torch.uint8).reshape(len(rows), rows.shape[1:].numel() * rows.element_size())
 
 
 class _Allreduce(torch.autograd.Function):

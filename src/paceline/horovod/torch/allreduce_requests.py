@@ -80,8 +80,11 @@ def start(
     lost = residuals or [None] * len(tensors)
     requests = channel.start(
         names,
+        lambda coordinator: (
+            _request(coordinator, *each, call, bundle) for each in zip(names, memories, lost, strict=True)
+        ),
         lambda: [
-            _request(channel.coordinator, *each, call, bundle) for each in zip(names, memories, lost, strict=True)
+            scale(memory, call.prescale) for memory in memories if op != ops.Adasum and not scaled_by_engine(memory)
         ],
     )
 
@@ -90,7 +93,7 @@ def start(
         results = [_result(request, memory, tensor, call) for request, memory, tensor in triples]
         return results if grouped else results[0]
 
-    return here.handles.add(Pending(channel, names, requests, finish, (memories, lost)))
+    return here.handles.add(Pending(channel, names, requests, finish))
 
 
 def _memory(coordinator: Coordinator, tensor: Tensor, call: _Call) -> Tensor:
@@ -114,8 +117,6 @@ def _request(
         return adasum_requests.start(coordinator, name, span_of(memory), lambda: _numbers(memory))
     encoded = encodes(call.codec, memory.dtype, call.op)
     prescale, postscale = (call.prescale, call.postscale) if scaled_by_engine(memory) else (1.0, 1.0)
-    if not scaled_by_engine(memory):
-        scale(memory, call.prescale)
     return coordinator.all_reduce(
         name,
         span_of(memory),

@@ -12,11 +12,20 @@ from paceline.horovod import job
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.shares import check_splits
-from paceline.horovod.torch.tensors import RowsOnDevice, from_rows, row_width, rows_in_memory, rows_of, span_of, stays
+from paceline.horovod.torch.tensors import (
+    RowsOnDevice,
+    foreign,
+    from_rows,
+    row_width,
+    rows_in_memory,
+    rows_of,
+    span_of,
+    stays,
+)
 from paceline.horovod.torch.waiting import synchronize
 
 if TYPE_CHECKING:
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
 
 Splits = Tensor | Sequence[int] | None
 
@@ -40,19 +49,21 @@ def alltoall_async(
     memory = rows_in_memory(tensor, output is not None)
     counts = [share * row_width(tensor) for share in shares]
 
-    def request() -> Request:
+    def request(coordinator: Coordinator) -> Request:
         given = span_of(memory)._replace(count=sum(counts))
         place = None if output is None else output.place()
-        return channel.coordinator.all_to_all(names[0], given, counts, shape=tuple(tensor.shape), on_device=place)
+        return coordinator.all_to_all(
+            names[0], given, counts, shape=tuple(tensor.shape), of=foreign(tensor), on_device=place
+        )
 
-    requests = channel.start(names, lambda: [request()])
+    requests = channel.start(names, lambda coordinator: [request(coordinator)])
 
     def finish() -> tuple[Tensor, Tensor]:
         received, rows = from_rows(output or requests[0].output, requests[0].counts, tensor)
         like = splits if isinstance(splits, Tensor) else torch.empty(0, dtype=torch.int32)
         return received, torch.tensor(rows, dtype=like.dtype, device=like.device)
 
-    return here.handles.add(Pending(channel, names, requests, finish, memory))
+    return here.handles.add(Pending(channel, names, requests, finish))
 
 
 def alltoall(

@@ -11,11 +11,21 @@ from paceline.horovod import job, ops
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.torch.allreduce_requests import start as start_allreduce
-from paceline.horovod.torch.tensors import back_at, bring_back, copy_of, memory_of, movable, place_of, span_of, stays
+from paceline.horovod.torch.tensors import (
+    back_at,
+    bring_back,
+    copy_of,
+    foreign,
+    memory_of,
+    movable,
+    place_of,
+    span_of,
+    stays,
+)
 from paceline.horovod.torch.waiting import synchronize
 
 if TYPE_CHECKING:
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
 
 
 def broadcast_async(
@@ -90,11 +100,13 @@ def start(
     on_device = stays(coordinator, tensor)
     memory = memory_of(tensor, on_device) if in_place else copy_of(tensor, on_device)
 
-    def request() -> Request:
+    def request(coordinator: Coordinator) -> Request:
         shape, place = tuple(memory.shape), place_of(memory)
-        return coordinator.broadcast(names[0], span_of(memory), root, shape=shape, codec=codec, on_device=place)
+        return coordinator.broadcast(
+            names[0], span_of(memory), root, shape=shape, codec=codec, of=foreign(tensor), on_device=place
+        )
 
-    requests = channel.start(names, lambda: [request()])
+    requests = channel.start(names, lambda coordinator: [request(coordinator)])
 
     def finish() -> Tensor:
         return bring_back(memory, tensor) if in_place else back_at(memory, tensor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -32,7 +33,7 @@ from paceline.horovod.torch.waiting import synchronize
 from paceline.torch import cuda
 
 if TYPE_CHECKING:
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
 
 
 def reducescatter_async(
@@ -161,8 +162,8 @@ def _start(
         counts.append([share * tensor.shape[1:].numel() for share in rows])
     names = channel.names("reducescatter", name, len(tensors)) if grouped else [channel.name("reducescatter", name)]
 
-    def request(each: str, memory: Tensor, part: Tensor, shares: list[int]) -> Request:
-        return channel.coordinator.reduce_scatter(
+    def request(coordinator: Coordinator, each: str, memory: Tensor, part: Tensor, shares: list[int]) -> Request:
+        return coordinator.reduce_scatter(
             each,
             span_of(memory),
             span_of(part),
@@ -175,11 +176,11 @@ def _start(
             on_device=place_of(memory),
         )
 
-    requests = channel.start(names, lambda: map(request, names, memories, parts, counts))
+    requests = channel.start(names, lambda to: map(request, repeat(to), names, memories, parts, counts))
 
     def finish() -> Tensor | list[Tensor]:
         scaled = [part if scaled_by_engine(part) else scale(part, postscale) for part in parts]
         results = [back_at(part, tensor) for part, tensor in zip(scaled, tensors, strict=True)]
         return results if grouped else results[0]
 
-    return here.handles.add(Pending(channel, names, requests, finish, memories))
+    return here.handles.add(Pending(channel, names, requests, finish))

@@ -115,6 +115,11 @@ def span_of(memory: Tensor) -> Span:
     return Span(*span(memory), code_of(memory.dtype))
 
 
+def foreign(tensor: Tensor) -> str:
+    """Return the dtype of a tensor that is sent as bytes, as the coordinator's `of`; "" for a dtype that it has."""
+    return "" if tensor.dtype in DTYPES else f"{str(tensor.dtype).removeprefix('torch.')} "
+
+
 def unit(tensor: Tensor) -> int:
     """Return the number of elements of the span that make up one element of the tensor."""
     return 1 if tensor.dtype in DTYPES else tensor.element_size()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeVar
 
 from paceline.horovod import job
 from paceline.horovod.channel import Channel
+from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.handles import Pending
 from paceline.horovod.process_sets import ProcessSet, global_process_set
+
+T = TypeVar("T")
 
 
 def poll(handle: int) -> bool:
@@ -26,6 +31,39 @@ def synchronize(handle: int) -> Any:
     return job.current().handles.synchronize(handle)
 
 
+def synchronize_all(handles: Iterable[int]) -> list[Any]:
+    """Wait for all these calls and return their results.
+
+    Raises HorovodInternalError if one failed or the job has ended meanwhile, once all are over.
+    """
+    return finish_all([partial(taken, handle) for handle in handles])
+
+
+def finish_all(finishes: Iterable[Callable[[], T]]) -> list[T]:
+    """Call these functions, each of which waits for a call; once all have returned, raise the first error of one."""
+    results: list[T] = []
+    failed: Exception | None = None
+    for finish in finishes:
+        try:
+            results.append(finish())
+        except Exception as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed
+    return results
+
+
+def taken(handle: int) -> Any:
+    """Return what `synchronize` does, of a call whose result nobody has taken yet.
+
+    Raises HorovodInternalError also if the call went with its job.
+    """
+    result = synchronize(handle)
+    if result is None:
+        raise HorovodInternalError("the call cannot end any more: its job was shut down while it was under way")
+    return result
+
+
 def join(device: int = -1) -> int:
     """Announce that this rank has no more data, and wait until all ranks have done so. Returns the last rank to join.
 
@@ -34,7 +72,7 @@ def join(device: int = -1) -> int:
     HorovodInternalError if the wait fails.
     """
     channel = job.current().channel(job.GLOBAL)
-    request = channel.coordinator.join()
+    request = channel.join()
     return int(Pending(channel, (), [request], lambda: _joined(channel, request.last)).result())
 
 
@@ -48,5 +86,5 @@ def barrier(process_set: ProcessSet = global_process_set) -> None:
     channel = job.current().channel(process_set.process_set_id, "Barrier")
     names = [channel.name("barrier", None)]
     Pending(
-        channel, names, channel.start(names, lambda: [channel.coordinator.barrier(names[0])]), lambda: None
+        channel, names, channel.start(names, lambda coordinator: [coordinator.barrier(names[0])]), lambda: None
     ).result()

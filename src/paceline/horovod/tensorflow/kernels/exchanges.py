@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from paceline.horovod.tensorflow.kernels.memory import Memory
 from paceline.horovod.tensorflow.kernels.node import Node
 
 if TYPE_CHECKING:
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
 
 
 def allgather(node: Node, channel: Channel, call: Call) -> Pending[None]:
@@ -26,8 +27,8 @@ def allgather(node: Node, channel: Channel, call: Call) -> Pending[None]:
     rows = [_Rows(memory, "allgather") for memory in call.tensors]
     requests = channel.start(
         names,
-        lambda: [
-            channel.coordinator.all_gather(name, each.span, shape=each.memory.shape)
+        lambda coordinator: [
+            coordinator.all_gather(name, each.span, shape=each.memory.shape, of=each.memory.foreign())
             for name, each in zip(names, rows, strict=True)
         ],
     )
@@ -36,7 +37,7 @@ def allgather(node: Node, channel: Channel, call: Call) -> Pending[None]:
         for index, (request, each) in enumerate(zip(requests, rows, strict=True)):
             each.give(call, index, request)
 
-    return Pending(channel, names, requests, finish, rows)
+    return Pending(channel, names, requests, finish)
 
 
 def alltoall(node: Node, channel: Channel, call: Call) -> Pending[None]:
@@ -49,8 +50,14 @@ def alltoall(node: Node, channel: Channel, call: Call) -> Pending[None]:
     names = node.requests(channel, 1)
     requests = channel.start(
         names,
-        lambda: [
-            channel.coordinator.all_to_all(names[0], span, [share * rows.width for share in shares], shape=tensor.shape)
+        lambda coordinator: [
+            coordinator.all_to_all(
+                names[0],
+                span,
+                [share * rows.width for share in shares],
+                shape=rows.memory.shape,
+                of=rows.memory.foreign(),
+            )
         ],
     )
 
@@ -59,20 +66,20 @@ def alltoall(node: Node, channel: Channel, call: Call) -> Pending[None]:
         made = call.output(1, splits.dtype, (channel.size,))
         made.array()[...] = received
 
-    return Pending(channel, names, requests, finish, rows)
+    return Pending(channel, names, requests, finish)
 
 
 def broadcast(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Give every rank the root's tensors, in place."""
-    root, coordinator = channel.root(node.root), channel.coordinator
+    root = channel.root(node.root)
     names = node.requests(channel, len(call.tensors))
 
-    def start(name: str, memory: Memory) -> Request:
+    def start(coordinator: Coordinator, name: str, memory: Memory) -> Request:
         span = memory.span()
         codec = coordinator.codec_of_parameters(span) if node.parameters else None
-        return coordinator.broadcast(name, span, root, shape=memory.shape, codec=codec)
+        return coordinator.broadcast(name, span, root, shape=memory.shape, of=memory.foreign(), codec=codec)
 
-    requests = channel.start(names, lambda: list(map(start, names, call.tensors)))
+    requests = channel.start(names, lambda coordinator: map(start, repeat(coordinator), names, call.tensors))
     return Pending(channel, names, requests, lambda: None)
 
 

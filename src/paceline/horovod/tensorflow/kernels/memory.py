@@ -47,6 +47,10 @@ class Memory:
         )
         return numbers.reshape(self.shape)
 
+    def foreign(self) -> str:
+        """Return the dtype if the elements are sent as bytes, as the coordinator's `of`; "" for one that it has."""
+        return "" if _known(self.dtype) else f"{numpy_dtype(self.dtype).name} "
+
     def floating(self) -> bool:
         """Return whether the elements are floating-point numbers."""
         return floating(self.dtype)

@@ -14,7 +14,7 @@ NOT_INITIALISED, UNKNOWN_SET = -1, -3
 
 def join(channel: Channel, call: Call) -> Pending[None]:
     """Announce that this rank has no more data; the output is the last rank to join."""
-    request = channel.coordinator.join()
+    request = channel.join()
 
     def finish() -> None:
         channel.next_round()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +21,7 @@ from paceline.horovod.tensorflow.kernels.node import Node
 
 if TYPE_CHECKING:
     from paceline._engine import PreparedAllReduce
-    from paceline.coordinate import Request
+    from paceline.coordinate import Coordinator, Request
     from paceline.errors import CommunicationError
 
 
@@ -62,8 +63,6 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
         reducible(memory)
         if node.reduction == ops.Adasum and not memory.floating():
             raise ValueError("Adasum combines floating-point tensors")
-        if not memory.floating() or node.reduction == ops.Adasum:
-            scale(memory.array(), node.prescale)
     names = node.requests(channel, len(call.tensors))
     bundle = bundle_of(names) if node.grouped else None
 
@@ -74,11 +73,18 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
         for name, memory in zip(names, call.tensors, strict=True)
     ]
 
-    def request(name: str, memory: Memory, residual: NDArray[np.float32] | None) -> Request | Course:
+    def begin() -> None:
+        for memory in call.tensors:
+            if not memory.floating() or node.reduction == ops.Adasum:
+                scale(memory.array(), node.prescale)
+
+    def request(
+        coordinator: Coordinator, name: str, memory: Memory, residual: NDArray[np.float32] | None
+    ) -> Request | Course:
         if node.reduction == ops.Adasum:
-            return adasum_requests.start(channel.coordinator, name, memory.span(), memory.array)
+            return adasum_requests.start(coordinator, name, memory.span(), memory.array)
         prescale, postscale = (node.prescale, node.postscale) if memory.floating() else (1.0, 1.0)
-        return channel.coordinator.all_reduce(
+        return coordinator.all_reduce(
             name,
             memory.span(),
             ops.NAMES[node.reduction],
@@ -90,7 +96,7 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
             residual=None if residual is None else Span.of(residual),
         )
 
-    requests = channel.start(names, lambda: map(request, names, call.tensors, residuals))
+    requests = channel.start(names, lambda to: map(request, repeat(to), names, call.tensors, residuals), begin)
 
     def finish() -> None:
         for one, memory in zip(requests, call.tensors, strict=True):
@@ -99,7 +105,7 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
             if not memory.floating() or node.reduction == ops.Adasum:
                 scale(memory.array(), node.postscale)
 
-    return Pending(channel, names, requests, finish, residuals)
+    return Pending(channel, names, requests, finish)
 
 
 def _codec(node: Node, memory: Memory) -> str | None:
@@ -131,9 +137,16 @@ def reducescatter(node: Node, channel: Channel, call: Call) -> Pending[None]:
         for index, (memory, rows) in enumerate(zip(call.tensors, shares, strict=True))
     ]
 
-    def request(name: str, memory: Memory, source: tuple[Memory, object], part: Memory, rows: list[int]) -> Request:
+    def request(
+        coordinator: Coordinator,
+        name: str,
+        memory: Memory,
+        source: tuple[Memory, object],
+        part: Memory,
+        rows: list[int],
+    ) -> Request:
         prescale, postscale = (node.prescale, node.postscale) if memory.floating() else (1.0, 1.0)
-        return channel.coordinator.reduce_scatter(
+        return coordinator.reduce_scatter(
             name,
             source[0].span(),
             part.span(),
@@ -145,14 +158,14 @@ def reducescatter(node: Node, channel: Channel, call: Call) -> Pending[None]:
             codec=_codec(node, memory),
         )
 
-    requests = channel.start(names, lambda: map(request, names, call.tensors, sources, parts, shares))
+    requests = channel.start(names, lambda to: map(request, repeat(to), names, call.tensors, sources, parts, shares))
 
     def finish() -> None:
         for part in parts:
             if not part.floating():
                 scale(part.array(), node.postscale)
 
-    return Pending(channel, names, requests, finish, sources)
+    return Pending(channel, names, requests, finish)
 
 
 def _scaled(memory: Memory, factor: float) -> tuple[Memory, object]:
