@@ -5,6 +5,7 @@ S. Maleki et al. (2020), section 4.1, apply Adasum to the optimizer's changes of
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -15,7 +16,7 @@ from paceline.horovod import ops
 from paceline.horovod.process_sets import ProcessSet
 from paceline.horovod.torch.allreduce import allreduce_async_
 from paceline.horovod.torch.compression import Compressor
-from paceline.horovod.torch.waiting import synchronize
+from paceline.horovod.torch.waiting import synchronize_all
 from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN
 
 
@@ -31,10 +32,22 @@ class AdasumOptimizer(torch.optim.Optimizer):
         two steps.
         """
         self._parameter_names, self._compression, self._process_set = names, compression, process_set
-        self._trained = [p for group in self.param_groups for p in group["params"] if p.requires_grad]
+        self._followed: set[Tensor] = set()
+        self.backward_passes_per_step = passes
+        self._follow()
         self.set_backward_passes_per_step(passes)
+
+    def _follow(self) -> None:
+        """Count the gradients of all parameters that require some now."""
+        places = {
+            p: f"allreduce.noname.{i}.{j}" for i, g in enumerate(self.param_groups) for j, p in enumerate(g["params"])
+        }
+        self._trained = [parameter for parameter in places if parameter.requires_grad]
         for parameter in self._trained:
-            parameter.register_post_accumulate_grad_hook(self._arrived)
+            self._parameter_names.setdefault(parameter, places[parameter])
+            if parameter not in self._followed:
+                self._followed.add(parameter)
+                parameter.register_post_accumulate_grad_hook(self._arrived)
 
     def set_backward_passes_per_step(self, passes: int) -> None:
         """Accumulate gradients over this number of backward passes from now on."""
@@ -43,6 +56,8 @@ class AdasumOptimizer(torch.optim.Optimizer):
         self._fresh = False
 
     def _arrived(self, parameter: Tensor) -> None:
+        if parameter not in self._left:  # it was taken out of the optimizer, or came since the last step
+            return
         if self._left[parameter] <= 0:
             raise AssertionError(TOO_OFTEN)
         self._left[parameter] -= 1
@@ -60,8 +75,9 @@ class AdasumOptimizer(torch.optim.Optimizer):
 
         Returns the closure's loss. Raises HorovodInternalError if a collective fails.
         """
+        self._follow()
         before = {parameter: parameter.detach().clone() for parameter in self._trained}
-        loss = super().step(closure)
+        loss = super().step(closure and (lambda: self._evaluated(closure)))
         with torch.no_grad():
             waiting = []
             for parameter, start in before.items():
@@ -69,10 +85,21 @@ class AdasumOptimizer(torch.optim.Optimizer):
                 name = self._parameter_names[parameter]
                 handle = allreduce_async_(change, name=name, op=ops.Adasum, process_set=self._process_set)
                 waiting.append((parameter, start, context, handle))
-            for parameter, start, context, handle in waiting:
-                parameter.copy_(start + self._compression.decompress(synchronize(handle), context))
+            results = synchronize_all([handle for *_, handle in waiting])
+            for (parameter, start, context, _), result in zip(waiting, results, strict=True):
+                parameter.copy_(start + self._compression.decompress(result, context))
         self.set_backward_passes_per_step(self.backward_passes_per_step)
         return loss
+
+    def _evaluated(self, closure: Callable[[], Any]) -> Any:
+        loss = closure()
+        self.set_backward_passes_per_step(self.backward_passes_per_step)
+        return loss
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """Load the optimizer's state and forget gradients that were counted."""
+        self.set_backward_passes_per_step(self.backward_passes_per_step)
+        super().load_state_dict(state_dict)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients. Raises AssertionError between a backward pass and the step that uses it."""

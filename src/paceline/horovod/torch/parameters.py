@@ -11,7 +11,7 @@ from torch import Tensor
 from paceline.horovod.process_sets import global_process_set
 from paceline.horovod.torch.broadcast import start
 from paceline.horovod.torch.objects import broadcast_object
-from paceline.horovod.torch.waiting import synchronize
+from paceline.horovod.torch.waiting import synchronize_all
 
 
 def broadcast_parameters(params: Mapping[str, Tensor] | Iterable[Any], root_rank: int) -> None:
@@ -31,8 +31,7 @@ def broadcast_parameters(params: Mapping[str, Tensor] | Iterable[Any], root_rank
     for name, tensor in named:
         if not isinstance(tensor, Tensor):
             raise ValueError(f"params should hold tensors, but {name!r} is a {type(tensor).__name__}")
-    for handle in [start(tensor, True, root_rank, name, global_process_set, True) for name, tensor in named]:
-        synchronize(handle)
+    synchronize_all([start(tensor, True, root_rank, name, global_process_set, True) for name, tensor in named])
 
 
 def broadcast_optimizer_state(
