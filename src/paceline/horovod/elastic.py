@@ -7,6 +7,7 @@ ends the job.
 
 from __future__ import annotations
 
+import copy
 import functools
 import queue
 import time
@@ -95,29 +96,36 @@ class State:
 
 
 class ObjectState(State):
-    """Plain objects, passed as keyword arguments and kept as attributes."""
+    """Plain objects, passed as keyword arguments and kept as attributes.
+
+    What is saved is a copy: a later change of an object in place does not change it.
+    """
 
     def __init__(self, bcast_object: Callable[[Any], Any], get_rank: Callable[[], int], **kwargs: Any) -> None:
         super().__init__(bcast_object, get_rank)
         self._saved_state = kwargs
-        self._set_attrs()
+        self._set_attrs(kwargs)
+        self._saved_state = self._copied(kwargs)
 
     def save(self) -> None:
         """Keep the present values of the attributes."""
-        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+        self._saved_state = self._copied({name: getattr(self, name) for name in self._saved_state})
 
     def restore(self) -> None:
         """Set the attributes to the values saved last."""
-        self._set_attrs()
+        self._set_attrs(self._copied(self._saved_state))
 
     def sync(self) -> None:
         """Set the attributes on every rank to the values saved on rank 0. Collective."""
         if self._saved_state:
             self._saved_state = self._bcast_object(self._saved_state)
-            self._set_attrs()
+            self._set_attrs(self._copied(self._saved_state))
 
-    def _set_attrs(self) -> None:
-        for name, value in self._saved_state.items():
+    def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
+        return copy.deepcopy(values)
+
+    def _set_attrs(self, values: dict[str, Any]) -> None:
+        for name, value in values.items():
             setattr(self, name, value)
 
 

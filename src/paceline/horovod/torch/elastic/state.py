@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from paceline.horovod.basics import rank
 from paceline.horovod.elastic import ObjectState
@@ -44,8 +47,14 @@ class ModelStateHandler(StateHandler):
 
     def sync(self) -> None:
         """Give every rank rank 0's parameters and buffers, and save them. Collective."""
+        _forget_gradients(self.value.parameters())
         broadcast_parameters(self.value.state_dict(), root_rank=0)
         self.save()
+
+    def restore(self) -> None:
+        """Load the parameters and buffers that were saved last, and forget gradients, which belong to later ones."""
+        super().restore()
+        _forget_gradients(self.value.parameters())
 
 
 class OptimizerStateHandler(StateHandler):
@@ -53,8 +62,14 @@ class OptimizerStateHandler(StateHandler):
 
     def sync(self) -> None:
         """Give every rank rank 0's optimizer state, and save it. Collective."""
+        _forget_gradients(_parameters(self.value))
         broadcast_optimizer_state(self.value, root_rank=0)
         self.save()
+
+    def restore(self) -> None:
+        """Load the state that was saved last, and forget gradients, which belong to a later one."""
+        super().restore()
+        _forget_gradients(_parameters(self.value))
 
 
 class SamplerStateHandler(StateHandler):
@@ -71,6 +86,15 @@ _HANDLERS: list[tuple[type, type[StateHandler]]] = [
     (torch.optim.Optimizer, OptimizerStateHandler),
     (ElasticSampler, SamplerStateHandler),
 ]
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    return (parameter for group in optimizer.param_groups for parameter in group["params"])
+
+
+def _forget_gradients(parameters: Iterable[Tensor]) -> None:
+    for parameter in parameters:
+        parameter.grad = None
 
 
 class TorchState(ObjectState):
@@ -117,6 +141,13 @@ class TorchState(ObjectState):
         for handler in self._handlers.values():
             if isinstance(handler, SamplerStateHandler):
                 handler.value.reset()
+
+    def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return super()._copied(values)
+        except RuntimeError:  # torch copies no tensor that a graph leads to
+            plain: dict[str, Any] = tree_map_only(Tensor, Tensor.detach, values)
+            return super()._copied(plain)
 
     def __setattr__(self, name: str, value: Any) -> None:
         handler = self.__dict__.get("_handlers", {}).get(name)
