@@ -48,6 +48,8 @@ class Job:
         self.place = place(world.rank, machines)
         self.handles = Handles()
         self.sets: dict[int, tuple[int, ...]] = {GLOBAL: tuple(range(world.size))}
+        self.when_closed: list[Callable[[], None]] = []
+        """Called once this process has left the job."""
         self._world = world
         self._connect = connect
         self._groups: dict[int, Group] = {}
@@ -123,6 +125,8 @@ class Job:
             self._channels.pop(GLOBAL).coordinator.close()
             self._world.close()
             self.handles.clear()
+            for left in self.when_closed:
+                left()
 
     def _agree(self, ranks: Sequence[int]) -> None:
         mine = np.zeros(self.size, np.uint8)
@@ -249,11 +253,27 @@ def _part(world: Group, comm: Sequence[int]) -> Group:
     ranks = list(comm)
     if len(set(ranks)) != len(ranks) or not set(ranks) <= set(range(world.size)):
         raise ValueError(f"comm should hold different ranks from 0 to {world.size - 1}, got {ranks}")
+    _agree_on_parts(world, ranks)
     member = world.rank in ranks
-    group = world.split(0 if member else None, ranks.index(world.rank) if member else None)
+    group = world.split(min(ranks) if member else None, ranks.index(world.rank) if member else None)
     if group is None:
         raise ValueError(f"rank {world.rank} is not among the ranks {ranks} that init(comm=...) was called with")
     return group
+
+
+def _agree_on_parts(world: Group, ranks: Sequence[int]) -> None:
+    """Raise ValueError, on all ranks, unless the members of each part were called with the same ranks."""
+    mine = np.full(world.size, -1, np.int64)
+    mine[: len(ranks)] = ranks
+    everyone = np.empty((world.size, world.size), np.int64)
+    world.all_gather(everyone, mine)
+    parts = [[int(rank) for rank in row if rank >= 0] for row in everyone]
+    for rank, part in enumerate(parts):
+        for other in part if rank in part else ():
+            if parts[other] != part:
+                raise ValueError(
+                    f"rank {rank} was called with init(comm={part}), but rank {other} of it with {parts[other]}"
+                )
 
 
 def _connect(group: Group) -> Coordinator:

@@ -93,6 +93,12 @@ def _add(here: job.Job, process_set: ProcessSet) -> None:
         raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
     process_set.process_set_id = number
 
+    def left() -> None:
+        if process_set.process_set_id == number:
+            process_set.process_set_id = None
+
+    here.when_closed.append(left)
+
 
 def remove_process_set(process_set: ProcessSet) -> bool:
     """Remove a process set. Collective: every rank of the job calls it.

@@ -42,4 +42,6 @@ def _gradient(op: Any, gradient: Any, _: Any) -> Any:
         ignore_name_scope=op.get_attr("ignore_name_scope"),
         process_set=set_of(op.get_attr("process_set_id")),
     )
-    return back, None
+    rest = tf.shape(op.inputs[0])[:1] - tf.shape(back)[:1]  # rows that went to nobody
+    left_out = tf.zeros(tf.concat([rest, tf.shape(back)[1:]], 0), back.dtype)
+    return tf.ensure_shape(tf.concat([back, left_out], 0), op.inputs[0].shape), None

@@ -81,14 +81,15 @@ class _Alltoall(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, splits: Splits, name: str | None, process_set: ProcessSet) -> Any:
         received, counts = synchronize(alltoall_async(tensor, splits, name, process_set))
-        ctx.process_set, ctx.counts = process_set, counts
+        ctx.process_set, ctx.counts, ctx.rows = process_set, counts, tensor.shape[0]
         ctx.mark_non_differentiable(counts)
         return received, counts
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         back, _ = synchronize(alltoall_async(gradients[0].contiguous(), ctx.counts, None, ctx.process_set))
-        return back, None, None, None
+        left_out = back.new_zeros(ctx.rows - back.shape[0], *back.shape[1:])  # rows that went to nobody
+        return torch.cat([back, left_out]) if left_out.shape[0] else back, None, None, None
 
 
 def _shares(splits: Splits, rows: int, size: int) -> list[int]:
