@@ -76,6 +76,8 @@ class Coordinator:
         self.options = options
         self._runtime = runtime
         self._closed = False
+        self.ordered = False
+        """Whether this rank has set an order."""
         channel = agree(native, options)
         members = runtime.membership(native.channel).members
         control, data = (
@@ -325,6 +327,7 @@ class Coordinator:
 
         All ranks must set the same order.
         """
+        self.ordered = True
         self._native.set_order([list(buffer) for buffer in buffers])
 
     def tune(self, fusion_bytes: int) -> None:

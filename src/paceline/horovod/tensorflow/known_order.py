@@ -13,14 +13,17 @@ from paceline.order.adapters.tensorflow import graph
 
 
 def announce_order(tensors: Sequence[Any], results: Sequence[Any], process_set: ProcessSet) -> None:
-    """Announce the order in which the graph of a function computes the gradients. Collective: every rank traces alike.
+    """Announce the order in which the graph of a function computes the gradients.
+
+    Collective: every rank traces its first such function alike.
 
     tensors: the gradients that are handed in. results: what `allreduce_each` made of them in a graph.
 
-    Does nothing with another policy, and in an elastic job, whose ranks do not trace at the same time.
+    Does nothing with another policy, in an elastic job, whose ranks do not trace at the same time, and where an order
+    is known already: a rank may trace again alone, and its order would then hold up everything.
     """
     coordinator = job.current().channel(number_of(process_set)).coordinator
-    if coordinator.options.policy != "graph" or job.worker() is not None:
+    if coordinator.options.policy != "graph" or coordinator.ordered or job.worker() is not None:
         return
     if not all(tensor.shape.is_fully_defined() for tensor in tensors):
         return  # nobody knows yet what fits into a buffer
