@@ -13,6 +13,7 @@ from paceline.horovod.basics import init, rank, shutdown
 from paceline.horovod.elastic import ObjectState, State, run_fn
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.tensorflow.functions import broadcast_object, broadcast_variables
+from paceline.horovod.tensorflow.keras_optimizer import forget_passes
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.optimizer_variables import create_optimizer_variables, optimizer_variables
 
@@ -97,6 +98,16 @@ class TensorFlowKerasState(TensorFlowState):
         # Or a rank that comes later would have fewer variables than those that have trained.
         create_optimizer_variables(self.optimizer, model.trainable_variables)
         super().__init__((), **kwargs)
+
+    def restore(self) -> None:
+        """Restore the state that was saved last; gradients of passes since the last step are forgotten."""
+        super().restore()
+        forget_passes(self.optimizer)
+
+    def sync(self) -> None:
+        """Give every rank rank 0's state, and save it; gradients of passes since the last step are forgotten."""
+        super().sync()
+        forget_passes(self.optimizer)
 
     def _listed(self) -> list[Any]:
         return [*self.model.variables, *optimizer_variables(self.optimizer)]

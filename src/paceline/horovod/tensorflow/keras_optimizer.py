@@ -38,6 +38,15 @@ def distributed(optimizer: Any, gradients: Gradients, passes: int, average: bool
     return wrapped.from_config(optimizer.get_config())
 
 
+def forget_passes(optimizer: Any) -> None:
+    """Let an optimizer forget the gradients of passes that it has not combined yet, if it is one that adds them up."""
+    while optimizer is not None:
+        helper = getattr(optimizer, "_agg_helper", None)
+        if helper is not None:
+            helper.reset()
+        optimizer = getattr(optimizer, "inner_optimizer", None)  # of one that scales losses
+
+
 class _Distributed:
     """A base class that is put before the optimizer's own class. Instances made from its configuration are alike."""
 

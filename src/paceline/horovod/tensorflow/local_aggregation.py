@@ -48,9 +48,18 @@ class LocalAggregation:
                     self._sums[i].assign(tf.zeros_like(self._sums[i]))
                 return [tf.identity(each) for each in combined]
 
-        results = tf.cond(tf.equal(now, self._passes), combine, lambda: [tf.identity(total) for total in totals])
+        results = tf.cond(
+            tf.greater_equal(now, self._passes), combine, lambda: [tf.identity(total) for total in totals]
+        )
         found = dict(zip(present, results, strict=True))
         return [found.get(i) for i in range(len(gradients))]
+
+    def reset(self) -> None:
+        """Forget the passes since gradients were combined, and their sums."""
+        self.counter.assign(0)
+        for each in self._sums:
+            if each is not None:
+                each.assign(tf.zeros_like(each))
 
     def apply_gradients(self, apply: Callable[[], None], skip: Callable[[], None]) -> None:
         """Call `apply` if the last `compute_gradients` has combined gradients, else `skip`."""
