@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from paceline.horovod.tensorflow.gradients import Gradients
 from paceline.horovod.tensorflow.local_aggregation import LocalAggregation
+from paceline.horovod.tensorflow.loss_scale import agree_on_finite_gradients
 from paceline.horovod.tensorflow.optimizer_variables import create_optimizer_variables
 
 
@@ -31,6 +32,8 @@ def distributed(optimizer: Any, gradients: Gradients, passes: int, average: bool
         made._gradients = gradients
         return made
     front = _Keras3 if hasattr(kind, "apply") else _Keras2
+    if front is _Keras3:
+        agree_on_finite_gradients()
     # A saved model names the optimizer's class: with these names it loads where there is no Horovod.
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     settings = {"_gradients": gradients, "_passes": passes, "_average": average}
