@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from paceline.horovod import basics
@@ -61,12 +62,16 @@ class MetricAverageCallback(_Callback):
         super().__init__()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        """Average the metrics, which are the same on all ranks. Collective."""
-        if logs:
-            names = sorted(logs)
-            values = tf.constant([float(logs[name]) for name in names], tf.float64)
-            averages = allreduce(values, name="metrics").numpy().tolist()
-            logs.update(zip(names, averages, strict=True))
+        """Average the metrics, which are the same on all ranks; what are no numbers is left alone. Collective."""
+        found = {name: np.asarray(value) for name, value in sorted((logs or {}).items()) if value is not None}
+        numbers = {name: value for name, value in found.items() if value.dtype.kind in "biuf"}
+        if logs is None or not numbers:
+            return
+        values = np.concatenate([value.ravel().astype(np.float64) for value in numbers.values()])
+        averages = allreduce(tf.constant(values), name="metrics").numpy()
+        parts = np.split(averages, np.cumsum([value.size for value in numbers.values()])[:-1])
+        for (name, value), part in zip(numbers.items(), parts, strict=True):
+            logs[name] = part.reshape(value.shape) if value.ndim else float(part[0])
 
 
 class LearningRateScheduleCallback(_Callback):
@@ -215,16 +220,21 @@ class BestModelCheckpoint(_Callback):
 
 
 class CommitStateCallback(_Callback):
-    """Commits an elastic state after every `batches_per_commit` batches, and after each epoch."""
+    """Commits an elastic state after every `batches_per_commit` batches, and after each epoch.
+
+    It does the latter once all callbacks have ended the epoch, so that its place among them does not matter.
+    """
 
     def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
         super().__init__()
         self.state, self.batches_per_commit = state, batches_per_commit
         self.batches_remaining = batches_per_commit
+        self._epoch_ended = False
 
     def on_train_begin(self, logs: Logs = None) -> None:
         """Count anew, so that all ranks count alike."""
         self.batches_remaining = self.batches_per_commit
+        self._epoch_ended = False
 
     def on_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Commit, if it is time."""
@@ -234,12 +244,28 @@ class CommitStateCallback(_Callback):
             self.state.commit()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        """Commit."""
-        self.state.commit()
+        """Note that there is something to commit."""
+        self._epoch_ended = True
+
+    def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        """Commit the epoch before, if there was one."""
+        self._commit_epoch()
+
+    def on_train_end(self, logs: Logs = None) -> None:
+        """Commit the last epoch."""
+        self._commit_epoch()
+
+    def _commit_epoch(self) -> None:
+        if self._epoch_ended:
+            self._epoch_ended = False
+            self.state.commit()
 
 
 class UpdateBatchStateCallback(_Callback):
-    """Keeps the number of the batch in an elastic state, and shortens an epoch that a reset has broken off."""
+    """Keeps the number of the batch in an elastic state, and shortens an epoch that a reset has broken off.
+
+    Keras 2 then runs the batches that are left; Keras 3 takes the number of steps from its data and runs all.
+    """
 
     def __init__(self, state: Any) -> None:
         super().__init__()
