@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from paceline import _engine
 from paceline.jax.fusion import Buckets
+from paceline.jax.likeness import Likeness, option_of
 
 if TYPE_CHECKING:
     from paceline.group.group import Group
@@ -37,16 +38,18 @@ class Executor:
         self.group = group
         self._native = group.native
         self._buckets = Buckets(_most(group))
+        self._likeness = Likeness(group)
         self._turn = threading.Lock()
         self._calls = tuple(getattr(self, f"_{name}") for name in COLLECTIVES)
 
     def run(self, collective: int, option: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
-        """Carry out a collective. option: the number of the reduction, or the root.
+        """Carry out a collective. option: the number of the reduction, or the root, as `marked` gives it.
 
         Raises what `Group` raises.
         """
         with self._turn:
-            self._calls[collective](option, sources, targets)
+            self._calls[collective](option_of(option), sources, targets)
+            self._likeness.compare(collective, option)
 
     def _all_reduce(self, op: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         for source, target, count, dtype in self._buckets.filled(sources, targets):

@@ -18,6 +18,7 @@ from jax.interpreters import mlir
 from paceline.jax.effect import EFFECT
 from paceline.jax.execution import COLLECTIVES
 from paceline.jax.library import TARGET
+from paceline.jax.likeness import marked
 
 Shape = tuple[int, ...]
 
@@ -44,7 +45,7 @@ def _lower(
     collective: int, in_place: bool, context: Any, *arguments: Any, group: int, option: int, size: int
 ) -> Sequence[Any]:
     token = context.tokens_in.get(EFFECT)
-    numbers = {"collective": collective, "group": group, "option": option}
+    numbers = {"collective": collective, "group": group, "option": marked(option, context.avals_in)}
     rule = jax.ffi.ffi_lowering(
         TARGET,
         backend_config={name: mlir.i64_attr(number) for name, number in numbers.items()},
