@@ -90,22 +90,40 @@ std::vector<std::string> run_rank(BoardMemory& memory, int rank, int ranks, int 
   return issued;
 }
 
+// Memory of this process for boards that grow; threads see it where it is.
+class Heap {
+ public:
+  BoardGrowth growth() {
+    return {[this](std::size_t bytes) {
+              const auto& added = added_.emplace_back(std::make_unique<std::uint64_t[]>(bytes / 8));
+              return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(added.get()));
+            },
+            [](std::uint64_t place, std::size_t) { return reinterpret_cast<std::byte*>(place); }};
+  }
+  std::size_t added() const { return added_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<std::uint64_t[]>> added_;  // by rank 0 alone
+};
+
 }  // namespace
 
 TEST(threads_issue_the_same_in_the_same_order) {
-  for (const int ranks : {2, 3}) {
-    // Fewer slots than names in two steps, and a log that goes round many times.
-    const BoardShape shape{.ranks = ranks, .slots = 12, .words = 4096};
+  // Fewer slots than names in two steps, or than are under way in one, and a log that goes round many times.
+  for (const auto& [ranks, slots] : {std::pair{2, 12}, {3, 12}, {2, 2}, {3, 1}}) {
+    const BoardShape shape{.ranks = ranks, .slots = static_cast<std::uint32_t>(slots), .words = 4096};
     const Memory memory(shape);
+    Heap heap;
     std::vector<std::vector<std::string>> issued(static_cast<std::size_t>(ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)
       threads.emplace_back([&, rank] {
-        SharedBoard board(memory.span(), shape);
+        SharedBoard board(memory.span(), shape, heap.growth());
         issued[static_cast<std::size_t>(rank)] = run_rank(board, rank, ranks, 150, 10, true);
       });
     for (auto& thread : threads) thread.join();
     CHECK(issued[0].size() == 1500);
+    CHECK(heap.added() > 0);
     for (const auto& other : issued) CHECK(other == issued[0]);
   }
 }
