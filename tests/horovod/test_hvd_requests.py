@@ -189,6 +189,20 @@ def test_a_process_set_is_not_one_of_the_next_job(ranks: Ranks) -> None:
     ranks(check_stale_sets, 3)
 
 
+def check_set_during_join(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    if rank != 1:
+        with pytest.raises(ValueError, match="rank 1 has joined"):
+            hvd.add_process_set([0, 1])
+    hvd.join()
+    hvd.remove_process_set(hvd.add_process_set([0, 1]))
+
+
+def test_a_process_set_cannot_be_added_during_a_join(ranks: Ranks) -> None:
+    ranks(check_set_during_join, 3)
+
+
 class _Unpacked(dict[str, int]):
     def items(self) -> Any:
         raise RuntimeError("dictionary changed size during iteration")

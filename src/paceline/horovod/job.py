@@ -129,10 +129,20 @@ class Job:
                 left()
 
     def _agree(self, ranks: Sequence[int]) -> None:
+        from paceline.coordinate import Span
+
         mine = np.zeros(self.size, np.uint8)
         mine[list(ranks)] = 1
-        everyone = np.empty((self.size, self.size), np.uint8)
-        self._world.all_gather(everyone, mine)
+        # A request, which a rank that has joined answers by giving nothing.
+        request = self._channels[GLOBAL].coordinator.all_gather("process_set.add", Span.of(mine), shape=mine.shape)
+        request.wait()
+        joined = [rank for rank, count in enumerate(request.counts) if count == 0]
+        if joined:
+            raise ValueError(
+                f"rank {self.rank} adds process set {list(ranks)}, but rank {joined[0]} has joined: all ranks add "
+                "a set before one of them calls join()"
+            )
+        everyone = np.frombuffer(request.output, np.uint8).reshape(self.size, self.size)  # type: ignore[call-overload]
         for other in range(self.size):
             if not np.array_equal(everyone[other], mine):
                 theirs = np.flatnonzero(everyone[other]).tolist()
