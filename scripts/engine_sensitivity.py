@@ -90,7 +90,10 @@ METHODS = (
 )
 PIECES = ("kSmallestPiece", "kLargestPiece", "kPiecesPerRegion")
 EXCHANGES = ("kSlotsOfAll", "kCopiedAnyway")
-NAMED = ("kReducedAlone", "kPackedBySubmitter", "kPackedPerStep", "kLeastHeld", "kMostHeld", "kHeldPart", "kLargeCall")
+NAMED = (
+    *("kReducedAlone", "kPackedBySubmitter", "kPackedPerStep", "kLeastHeld", "kMostHeld", "kHeldPart", "kLargeCall"),
+    "kGraphPatience",
+)
 WINDOWS = ("kQueueSeconds", "kSmallestWindow", "kLargestWindow", "kBufferPerWindow")
 SMOOTHING = (
     "kShortQueue",

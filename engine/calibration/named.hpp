@@ -31,8 +31,8 @@ inline constexpr std::uint64_t kMostHeld = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t kHeldPart = 8;
 
 // Seconds after which a rank of the policy `graph` takes it that a caller which is not blocked hands in nothing more:
-// it then negotiates. Found: by hand; longer than a layer takes between two gradients on few cores. Off by 2: a step
-// that is not as foreseen takes so much longer or shorter.
-inline constexpr double kGraphPatience = 0.25;
+// it then negotiates. Found: by hand; longer than a layer takes between two gradients on few cores that others share.
+// Off by 2: within noise (named tensors of 2 ranks); a step that is not as foreseen takes so much longer or shorter.
+inline constexpr double kGraphPatience = 1;
 
 }  // namespace paceline::calibration
