@@ -12,9 +12,9 @@ from paceline.cpu.budget import ranges
 from paceline.launch import torchrun
 from paceline.launch.arguments import split
 from paceline.launch.failure_report import FailureReport
+from paceline.launch.output_stream import OutputStream, last_traceback
 from paceline.launch.resources import plan_resources, plausible, share
 from paceline.launch.run import LaunchRequest, check, ranks_environment
-from paceline.launch.stderr import OutputStream, last_traceback
 
 
 @dataclass(frozen=True)

@@ -258,6 +258,23 @@ def test_a_pipe_that_lets_nobody_wait_gets_all_lines(tmp_path: Path) -> None:
     assert [line for line in said.splitlines() if line.startswith("line ")] == [f"line {n}" for n in range(20000)]
 
 
+def test_a_signal_ends_a_job_whose_output_nobody_reads(tmp_path: Path) -> None:
+    """A pager that waits for its user, or a terminal that was stopped, keeps nothing from ending."""
+    script = program(tmp_path, "import sys\nwhile True: print('x' * 200, file=sys.stderr)")
+    reading, writing = os.pipe()
+    command = [sys.executable, "-m", "paceline", "run", "-n", "1", "--direct", "--grace", "1", str(script)]
+    run = subprocess.Popen(command, env=environment(), stderr=writing)
+    try:
+        wait_until(lambda: not select.select([], [writing], [], 0)[1], "the pipe is full")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(DEADLINE) == 128 + signal.SIGTERM
+    finally:
+        run.kill()
+        run.wait()
+        os.close(reading)
+        os.close(writing)
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from launched import environment, finish, paceline_run, pids, program
 
-from paceline.launch import repeats
+from paceline.launch import repeats, supervise
 from paceline.launch.repeats import Repeats
 from paceline.launch.stderr import Collector
+from paceline.launch.supervise import Signals
 
 TRACEBACK = b'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nKeyboardInterrupt\n'
 
@@ -34,6 +35,7 @@ def shown(writes: list[tuple[int, bytes]], interrupts: list[int]) -> bytes:
             for key, _ in selector.select(0):
                 collector.handle(key)
         collector.close()
+        supervise.finish(selector, Signals(), collector, collector.relay)
         file.seek(0)
         return file.read()
 

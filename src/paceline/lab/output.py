@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import sys
 from dataclasses import dataclass
 
-from paceline.launch.write_all import write_all
+from paceline.launch.relay import Relay
 
 _LONGEST_LINE = 64 * 1024
 """Bytes after which an unfinished line is copied."""
@@ -26,7 +25,7 @@ class Labelled:
     holding = False
 
     def __init__(self, selector: selectors.BaseSelector, names: list[str]) -> None:
-        self._selector = selector
+        self.relay = Relay(selector, self)
         self._width = max(map(len, names))
         self._open: dict[int, _Stream] = {}
 
@@ -37,19 +36,17 @@ class Labelled:
         """
         prefix = f"{name:<{self._width}} | ".encode()
         self._open[descriptor] = _Stream(prefix, target)
-        self._selector.register(descriptor, selectors.EVENT_READ, self)
-
-    @property
-    def listening(self) -> bool:
-        """Whether output may still arrive."""
-        return bool(self._open)
+        self.relay.add(descriptor, target)
 
     def handle(self, key: selectors.SelectorKey) -> None:
         """Read from a ready descriptor."""
+        if self.relay.resumed(key.fd):
+            return
         stream = self._open[key.fd]
-        data = os.read(key.fd, 65536)
+        data = self.relay.read(key.fd)
         if not data:
-            self._end(key.fd)
+            if data is not None:
+                self._end(key.fd)
             return
         *lines, stream.held = (stream.held + data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")).split(b"\n")
         self._copy(stream, lines)
@@ -61,19 +58,18 @@ class Labelled:
         """Do nothing: only whole lines are copied, so none is released early."""
 
     def close(self) -> None:
-        """Stop listening, and copy unfinished lines as they are."""
+        """Stop listening, and copy unfinished lines as they are; `relay` still writes them."""
         for descriptor in list(self._open):
+            self.relay.remove(descriptor)
             self._end(descriptor)
 
     def _end(self, descriptor: int) -> None:
         stream = self._open.pop(descriptor)
-        self._selector.unregister(descriptor)
-        os.close(descriptor)
         if stream.held:
             self._copy(stream, [stream.held])
 
     def _copy(self, stream: _Stream, lines: list[bytes]) -> None:
-        write_all(stream.target, b"".join(stream.prefix + line + b"\n" for line in lines))
+        self.relay.write(stream.target, b"".join(stream.prefix + line + b"\n" for line in lines))
 
 
 def say(line: str) -> None:

@@ -13,7 +13,7 @@ from paceline.lab.lab import Lab
 from paceline.lab.output import Labelled, say
 from paceline.launch import tree
 from paceline.launch.job import UNBUFFERED, Command, Job, wrapped
-from paceline.launch.supervise import TIMED_OUT, Signals, supervise
+from paceline.launch.supervise import TIMED_OUT, Signals, finish, supervise
 
 _GRACE_SECONDS = 10.0
 """Seconds that the machines have to end after a signal."""
@@ -32,16 +32,20 @@ def run(lab: Lab, command: Sequence[str], environ: Mapping[str, str], timeout: f
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
         output = Labelled(selector, [machine.host for machine in lab.machines])
-        with Job(_commands(lab, command, environ), tree.new_mark(environ), stdout=_PIPE, stderr=_PIPE) as job:
-            for process, machine in zip(job.processes, lab.machines, strict=True):
-                for pipe, target in ((process.stdout, 1), (process.stderr, 2)):
-                    output.listen_to(_taken(pipe), machine.host, target)
-            code = supervise(job, selector, signals, output, _GRACE_SECONDS, timeout)
-        output.close()
-    if code == TIMED_OUT:
-        say(f"stopped after {timeout:g} s; --timeout allows more")
-    elif job.failed is not None and not signals.received:
-        say(f"first to fail: {job.failed}")
+        try:
+            with output.relay.spoken():
+                with Job(_commands(lab, command, environ), tree.new_mark(environ), stdout=_PIPE, stderr=_PIPE) as job:
+                    for process, machine in zip(job.processes, lab.machines, strict=True):
+                        for pipe, target in ((process.stdout, 1), (process.stderr, 2)):
+                            output.listen_to(_taken(pipe), machine.host, target)
+                    code = supervise(job, selector, signals, output, _GRACE_SECONDS, timeout)
+                output.close()
+                if code == TIMED_OUT:
+                    say(f"stopped after {timeout:g} s; --timeout allows more")
+                elif job.failed is not None and not signals.received:
+                    say(f"first to fail: {job.failed}")
+        finally:
+            finish(selector, signals, output, output.relay)
     return code
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import IO
 
 from paceline.launch.job import Command, Job
-from paceline.launch.stderr import STDOUT, Collector, OutputStream
+from paceline.launch.output_stream import STDOUT, OutputStream
+from paceline.launch.stderr import Collector
 
 
 class PrefixedOutputJob(Job):

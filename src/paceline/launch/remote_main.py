@@ -46,7 +46,8 @@ def main() -> int:
 class _Lifeline:
     """A `Listener` for the end of stdin, whose other end the launcher holds: it asks for the end of the job."""
 
-    holding = listening = False
+    holding = False
+    relay = None
 
     def __init__(self, signals: Any) -> None:
         self._signals = signals

@@ -16,9 +16,10 @@ from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import UNBUFFERED, Ended, Job
 from paceline.launch.local import LocalJob
+from paceline.launch.output_stream import OutputStream
 from paceline.launch.resources import Resources, plan_resources, plausible
-from paceline.launch.stderr import Collector, OutputStream
-from paceline.launch.supervise import Listener, Signals, supervise
+from paceline.launch.stderr import Collector
+from paceline.launch.supervise import Listener, Signals, finish, supervise
 from paceline.launch.threads import interop_variables
 from paceline.launch.unstarted import Unstarted, waits_for
 from paceline.rendezvous.reminder import Reminder
@@ -105,23 +106,29 @@ def watch(
 ) -> int:
     """Start the job, supervise it to its end, and print who failed first or which signal came. Returns the exit code.
 
+    It returns once the readers of the output have taken everything, or a signal allows no more time.
+
     grace: seconds that the job has to end after a signal. by_torchrun: whether the job's only process is torchrun's
     agent. listener: handles output in place of the collector, which it wraps. interrupt: the signal that the job gets
     on Ctrl-C.
     """
-    with job:
-        agent = _listen_to_agent(job, collector) if by_torchrun else None
-        code = supervise(job, selector, signals, listener or collector, grace, interrupt=interrupt)
-    collector.close()
-    if signals.received:
-        if count := collector.repeats.count:
-            say(f"{count} more {'rank' if count == 1 else 'ranks'} wrote the same")
-        say(f"{signal.Signals(signals.received[0]).name} ended the job; none of its processes is left")
-    elif code:
-        cause = first_failure(job, collector, agent)
-        explain(cause)
-        if not by_torchrun and cause.ended is not None:
-            code = cause.ended.code
+    try:
+        with collector.relay.spoken():
+            with job:
+                agent = _listen_to_agent(job, collector) if by_torchrun else None
+                code = supervise(job, selector, signals, listener or collector, grace, interrupt=interrupt)
+            collector.close()
+            if signals.received:
+                if count := collector.repeats.count:
+                    say(f"{count} more {'rank' if count == 1 else 'ranks'} wrote the same")
+                say(f"{signal.Signals(signals.received[0]).name} ended the job; none of its processes is left")
+            elif code:
+                cause = first_failure(job, collector, agent)
+                explain(cause)
+                if not by_torchrun and cause.ended is not None:
+                    code = cause.ended.code
+    finally:
+        finish(selector, signals, collector, collector.relay)
     return code
 
 

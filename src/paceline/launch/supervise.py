@@ -10,12 +10,13 @@ from types import FrameType
 from typing import Protocol
 
 from paceline.launch.job import Job
+from paceline.launch.relay import Relay
 from paceline.launch.stderr import HOLD_SECONDS
 
 _TICK_SECONDS = 0.5
 """Seconds between two looks at the job if nothing wakes the loop."""
-_DRAIN_SECONDS = 1.0
-"""Seconds that output may still arrive after the job has ended."""
+_QUIET_SECONDS = 1.0
+"""Seconds in all without output after which none is expected any more of a job that has ended."""
 TIMED_OUT = 124
 """The exit code of a job that took too long, the same as that of timeout(1)."""
 
@@ -28,8 +29,8 @@ class Listener(Protocol):
         """Whether `release` should be called again soon, because an unfinished line is held back."""
 
     @property
-    def listening(self) -> bool:
-        """Whether output may still arrive."""
+    def relay(self) -> Relay | None:
+        """Passes the output on; None if there is none to pass on."""
 
     def handle(self, key: selectors.SelectorKey) -> None:
         """Handle a ready descriptor."""
@@ -48,6 +49,9 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: list[int] = []
+        self.ends_at: float | None = None
+        """When everything should be over, on the monotonic clock; None before the first signal was noticed."""
+        self._noticed = 0
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
         os.set_blocking(self._writing, False)
@@ -78,6 +82,22 @@ class Signals:
         except BlockingIOError:
             pass
 
+    def notice(self, grace: float) -> int | None:
+        """Take note of the signals that have come. Returns the first one when it is new, else None.
+
+        It allows `grace` seconds until everything should be over, and a further one none.
+        """
+        known, self._noticed = self._noticed, len(self.received)
+        if self._noticed == known:
+            return None
+        self.ends_at = time.monotonic() + (0.0 if known else grace)
+        return None if known else self.received[0]
+
+    @property
+    def overdue(self) -> bool:
+        """Whether everything should be over, because signals asked for it."""
+        return self.ends_at is not None and time.monotonic() >= self.ends_at
+
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received.append(number)
 
@@ -95,43 +115,58 @@ def supervise(
     """Watch a started job until it ends, and end all its processes.
 
     The first signal is passed on to the job, Ctrl-C as `interrupt`; the job then has `grace` seconds to end by itself,
-    and a second signal ends it at once. The job is also ended after `timeout` seconds; None sets no limit. Returns the
-    job's exit code, 128 + n if signal n asked for the end, or TIMED_OUT.
+    and a second signal ends it at once. The job is also ended after `timeout` seconds; None sets no limit. What the job
+    has written is read to its end, as fast as its readers take it, unless signals allow no more time. Returns the job's
+    exit code, 128 + n if signal n asked for the end, or TIMED_OUT.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     timed_out = False
-    passed_on = 0
-    give_up_at: float | None = None
     while (code := job.poll()) is None:
-        _step(selector, signals, listener, _TICK_SECONDS if give_up_at is None else 0.05)
-        if len(signals.received) > passed_on:
-            if passed_on == 0:
-                job.send_signal(interrupt if signals.received[0] == signal.SIGINT else signals.received[0])
-                give_up_at = time.monotonic() + grace
-            else:
-                give_up_at = 0.0
-            passed_on = len(signals.received)
-        if give_up_at is not None and time.monotonic() > give_up_at:
+        _step(selector, signals, listener, _TICK_SECONDS if signals.ends_at is None else 0.05)
+        if (first := signals.notice(grace)) is not None:
+            job.send_signal(interrupt if first == signal.SIGINT else first)
+        if signals.overdue:
             job.terminate(grace=0)
         if deadline is not None and time.monotonic() > deadline:
             timed_out = True
             job.terminate()
     job.terminate(grace=0 if signals.received else 1.0)
-    drained = time.monotonic() + _DRAIN_SECONDS
-    while listener and listener.listening and time.monotonic() < drained:
-        _step(selector, signals, listener, 0.05)
+    if listener is not None and listener.relay is not None:
+        _read_to_the_end(selector, signals, listener, listener.relay)
     if signals.received:
         return 128 + signals.received[0]
     return TIMED_OUT if timed_out else code
 
 
-def _step(selector: selectors.BaseSelector, signals: Signals, listener: Listener | None, seconds: float) -> None:
+def finish(selector: selectors.BaseSelector, signals: Signals, listener: Listener, relay: Relay) -> None:
+    """Wait until the readers have taken everything, unless signals allow no more time, and close the relay."""
+    while relay.writing and not signals.overdue:
+        _step(selector, signals, listener, _TICK_SECONDS if signals.ends_at is None else 0.05)
+        signals.notice(0.0)
+    relay.close()
+
+
+def _read_to_the_end(selector: selectors.BaseSelector, signals: Signals, listener: Listener, relay: Relay) -> None:
+    # Everything that the job wrote is in the pipes already, but a process that left the job may hold them open.
+    relay.last()
+    quiet = 0.0
+    while relay.reading and quiet < _QUIET_SECONDS and not signals.overdue:
+        began = time.monotonic()
+        if not _step(selector, signals, listener, 0.05) and not relay.held_up:
+            quiet += time.monotonic() - began
+        signals.notice(0.0)
+
+
+def _step(selector: selectors.BaseSelector, signals: Signals, listener: Listener | None, seconds: float) -> bool:
+    """Handle what is ready within some seconds. Returns whether there was anything."""
     if listener is not None and listener.holding:
         seconds = min(seconds, HOLD_SECONDS)
-    for key, _ in selector.select(seconds):
+    ready = selector.select(seconds)
+    for key, _ in ready:
         if key.data is signals:
             signals.clear_wakeup()
         elif listener is not None:
             listener.handle(key)
     if listener is not None:
         listener.release()
+    return bool(ready)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from paceline.launch.arguments import Arguments
+from paceline.launch.relay import Relay
 from paceline.launch.stderr import Collector
 from paceline.rendezvous.dial import TcpAddress, connect, explain
 from paceline.rendezvous.reminder import Reminder
@@ -33,9 +34,9 @@ class Unstarted:
         return self._collector.holding
 
     @property
-    def listening(self) -> bool:
-        """Whether a stream of the collector is still open."""
-        return self._collector.listening
+    def relay(self) -> Relay:
+        """The collector's relay."""
+        return self._collector.relay
 
     def handle(self, key: selectors.SelectorKey) -> None:
         """Let the collector handle a ready descriptor."""
