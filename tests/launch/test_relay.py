@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +17,7 @@ import pytest
 from launched import DEADLINE, wait_until
 
 from paceline.launch import supervise
-from paceline.launch.job import Command
+from paceline.launch.job import LONGEST_MESSAGE, Command, Job
 from paceline.launch.prefixed_output import PrefixedOutputJob
 from paceline.launch.run import watch
 from paceline.launch.stderr import Collector
@@ -63,3 +66,19 @@ def test_a_process_that_left_the_job_is_not_waited_for(written: str, tmp_path: P
             pass
         os.kill(int(pid.read_text()), signal.SIGKILL)
     assert codes == [0]
+
+
+def test_a_job_starts_whatever_its_processes_read() -> None:
+    """A message is longer than what a pipe holds, the process reads it late or never, and no pipe is made larger."""
+    counting = f"import sys; assert len(sys.stdin.buffer.read({LONGEST_MESSAGE})) == {LONGEST_MESSAGE}"
+    argvs = [(sys.executable, "-c", counting), ("sleep", "600")]
+    commands = [Command(argv, os.environ, argv[0], b"x" * LONGEST_MESSAGE) for argv in argvs]
+    ordinary = os.pipe()
+    with Job(commands, "marked", stdout=subprocess.PIPE) as job:
+        size = fcntl.fcntl(ordinary[0], fcntl.F_GETPIPE_SZ)
+        for process in job.processes:
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None and fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) == size
+        assert job.processes[0].wait(DEADLINE) == 0
+    for end in ordinary:
+        os.close(end)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from paceline.launch import child, interrupts, tree
+from paceline.launch.outlet import Outlet
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +24,7 @@ SURVIVORS_GRACE_SECONDS = 10.0
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """Python buffers up to 8 KiB of what it prints into a pipe, and a job's output mostly goes into pipes."""
 LONGEST_MESSAGE = (1 << 20) - 8
-"""The number of bytes that a pipe holds without waiting for its reader."""
+"""The number of bytes of a message that another host takes."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,6 @@ class Job:
                     stdin=subprocess.PIPE if has_message else subprocess.DEVNULL if number or not self._stdin else None,
                     stdout=out or self._stdout,
                     stderr=err or self._stderr,
-                    pipesize=LONGEST_MESSAGE + 8 if has_message else -1,
                     pass_fds=command.descriptors,
                 )
         finally:
@@ -213,8 +213,7 @@ class Job:
                 if file is not None:
                     file.close()
         if process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # the process has ended already; its exit code reports that
-                os.write(process.stdin.fileno(), command.message or b"")
+            _send(process.stdin.fileno(), command.message or b"")
         return process
 
     def _files(self, number: int) -> tuple[IO[bytes] | None, IO[bytes] | None]:
@@ -222,6 +221,18 @@ class Job:
             return None, None
         stem = self._output / f"rank-{number}"
         return stem.with_suffix(".out").open("wb"), stem.with_suffix(".err").open("wb")
+
+
+def _send(stdin: int, message: bytes) -> None:
+    """Write what a process reads first, without waiting for it; if it has ended already, its exit code reports that."""
+    os.set_blocking(stdin, False)
+    written = 0
+    with contextlib.suppress(BrokenPipeError, BlockingIOError):
+        written = os.write(stdin, message)
+    if written < len(message):  # how much a pipe holds is limited for ordinary users
+        outlet = Outlet(stdin)
+        outlet.write(message[written:])
+        outlet.close()
 
 
 def wait_for_exit(processes: "Sequence[subprocess.Popen[bytes]]", seconds: float) -> None:
