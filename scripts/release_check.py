@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wheel_check import ROOT, check_demo, check_modules, pip, run_ranks
+from wheel_check import ROOT, check_demo, check_modules, launch_ranks, pip, run_ranks
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 TOOLS = Path(sys.executable).parent
@@ -59,6 +59,7 @@ def check_wheel(version: str, python: Path, sdist: Path, folder: Path) -> Path:
     check_modules(wheel)
     pip(python, "install", wheel, "--constraint", "requirements/demo.lock")
     run_ranks(python, folder)
+    launch_ranks(python, folder)
     check_demo(python)
     print(f"Python {version}: {wheel.name} works, and fits {check_tag(wheel)}", flush=True)
     return wheel

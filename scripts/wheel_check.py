@@ -70,6 +70,16 @@ def run_ranks(python: Path, folder: Path) -> None:
         sys.exit(f"wheel check: the ranks exited with {codes}")
 
 
+def launch_ranks(python: Path, folder: Path) -> None:
+    """The launcher starts the same ranks."""
+    program = folder / "program.py"
+    program.write_text(PROGRAM)
+    words = ["-m", "paceline", "run", "-n", str(RANKS), program]
+    done = subprocess.run([python, *words], cwd=folder, capture_output=True, text=True, timeout=DEADLINE)
+    if done.returncode:
+        sys.exit(f"wheel check: `paceline run` ended with {done.returncode} and said {done.stderr!r}")
+
+
 def check_demo(python: Path) -> None:
     """Without torch the demo says what it needs, in one sentence."""
     done = subprocess.run([python, "-m", "paceline", "demo"], capture_output=True, text=True, timeout=DEADLINE)
@@ -90,6 +100,7 @@ def main() -> None:
         here = ("--python", python, "install", "--no-compile")
         pip(sys.executable, *here, wheel, "--constraint", "requirements/demo.lock")
         run_ranks(python, folder)
+        launch_ranks(python, folder)
         check_demo(python)
         size = wheel.stat().st_size / 1e6
         print(f"wheel check: {wheel.name} ({size:.1f} MB) works without a compiler and without torch")

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.cpu.budget import ranges
-from paceline.launch import torchrun
+from paceline.launch import child, torchrun
 from paceline.launch.arguments import split
 from paceline.launch.failure_report import FailureReport
+from paceline.launch.job import wrapped
 from paceline.launch.output_stream import OutputStream, last_traceback
 from paceline.launch.resources import plan_resources, plausible, share
 from paceline.launch.run import LaunchRequest, check, ranks_environment
@@ -289,3 +290,15 @@ def test_the_last_traceback_brings_its_cause() -> None:
     assert last_traceback("nothing") == ""
     prefixed = "".join(f"[rank1]: {line}\n" for line in (trace + "E: 1").splitlines())
     assert last_traceback("noise\n" + prefixed) == (trace + "E: 1")
+
+
+class _NamedNumber(int):
+    """A number whose text is a name, as that of a signal is in Python 3.10."""
+
+    def __str__(self) -> str:
+        return "Signals.SIGKILL"
+
+
+def test_the_signal_of_a_command_line_is_its_number() -> None:
+    words = wrapped(["train.py"], death_signal=_NamedNumber(9), parent=1)
+    assert words[words.index(child.__file__) + 1] == "9"

@@ -70,7 +70,7 @@ def wrapped(
     interrupts: str = "-",
 ) -> tuple[str, ...]:
     """Return `argv` as started through `child.py`, so that it cannot outlive its parent. For the options see there."""
-    options = (str(death_signal), str(parent), report, cores, interrupts)
+    options = (str(int(death_signal)), str(parent), report, cores, interrupts)
     return (sys.executable, "-I", "-S", child.__file__, *options, *argv)
 
 
