@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
+import selectors
 import shlex
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from elastic_jobs import DEADLINE, nothing_runs, run, said, started, wait_until
 
+from paceline.horovod.driver.job import ElasticJob
+from paceline.horovod.driver.limits import Limits
+from paceline.horovod.driver.messages import Asked
+from paceline.horovod.driver.rounds import Rounds
+from paceline.horovod.driver.store import DriverStore
 from paceline.horovod.run import main
+from paceline.launch.job import Command
+from paceline.launch.multi_host import new_mark
+from paceline.launch.stderr import Collector
 
 HERE = Path(__file__).parent
 
@@ -116,6 +127,37 @@ def test_a_rank_that_is_lost_while_process_sets_are_registered_is_left_out(tmp_p
     assert sorted(out.splitlines()) == [f"[{rank}] round 2: 2 ranks, 1 in the set, sum 2" for rank in (0, 1)]
     assert re.search(r"elastic: rank 1 \(pid \d+\) was killed by SIGKILL\n.*elastic: round 2 with 2 ranks", err), err
     assert nothing_runs(tmp_path)
+
+
+class Hosts:
+    """Hosts that the test says."""
+
+    def __init__(self) -> None:
+        self.latest = {"a": 1}
+
+
+def test_a_newcomer_that_fails_before_it_joins_does_not_decide_the_exit_code(tmp_path: Path) -> None:
+    source, trained = Hosts(), tmp_path / "trained"
+    programs = {"a": f"while [ ! -e {trained} ]; do sleep 0.01; done", "b": "exit 3"}
+
+    def command(worker: int, host: str, place: int) -> Command:
+        return Command(("sh", "-c", programs[host]), os.environ, f"worker {worker}")
+
+    with (
+        closing(DriverStore([], b"secret")) as store,
+        selectors.DefaultSelector() as selector,
+        closing(Collector(selector)) as collector,
+    ):
+        rounds = Rounds(Limits(1, 1, awaits_hosts=True))
+        with ElasticJob(rounds, source, store, command, new_mark(), collector) as job:
+            store.inbox.put(Asked(0, 0))
+            wait_until(lambda: job.poll() is None and rounds.number == 1)
+            source.latest = {"a": 1, "b": 1}
+            wait_until(lambda: job.poll() is None and len(job.processes) == 2 and job.processes[1].poll() is not None)
+            assert job.poll() is None
+            trained.touch()
+            job.processes[0].wait(DEADLINE)
+            assert job.poll() == 0
 
 
 def test_too_few_ranks_end_the_job_with_one_sentence(tmp_path: Path) -> None:

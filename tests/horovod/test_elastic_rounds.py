@@ -72,7 +72,8 @@ class Play:
             assert not self.rounds.finished and action.worker not in self.host_of
             self.host_of[action.worker], self.round_of[action.worker] = action.host, 0
             assert list(self.host_of.values()).count(action.host) <= self.hosts[action.host]
-            assert len(self.host_of) <= (self.limits.most or 1000)
+            staying = [min(slots, list(self.host_of.values()).count(host)) for host, slots in self.hosts.items()]
+            assert sum(staying) <= (self.limits.most or 1000)
         elif isinstance(action, End):
             self._forget(action.worker)
         elif isinstance(action, Form):
@@ -199,6 +200,79 @@ def test_who_does_not_come_is_ended() -> None:
     assert play.step(0.9) == []
     end, _, form = play.step(0.2)
     assert isinstance(end, End) and end.worker == 1 and isinstance(form, Form) and len(form.seats) == 2
+
+
+def test_a_process_that_never_asks_for_its_first_round_is_ended() -> None:
+    play = Play(Limits(2, 1, patience=10.0), {"a": 3})
+    play.step()
+    play.ask(0, 1)
+    assert play.step(6.0) == [Wait("1 rank that started", 4.0)]
+    end, form = play.step(4.0)
+    assert end == End(2, "it did not come within 10 s")
+    assert isinstance(form, Form) and [seat.worker for seat in form.seats] == [0, 1]
+
+
+def test_the_first_round_is_given_up_without_its_ranks() -> None:
+    play = Play(Limits(2, 2, patience=10.0), {"a": 2})
+    play.step()
+    play.ask(0)
+    end, stop = play.step(10.0)
+    assert isinstance(end, End) and end.worker == 1
+    assert isinstance(stop, Stop) and "a process on a did not ask for a round" in stop.why
+
+
+def test_who_ends_well_before_it_joins_does_not_end_the_job() -> None:
+    play = Play(Limits(2, 2), {"a": 2})
+    play.step()
+    play.ask(0)
+    play.end(1, "")
+    (stop,) = play.step()
+    assert isinstance(stop, Stop) and "a process on a ended before it joined the others" in stop.why
+
+    play = Play(Limits(2, 1, awaits_hosts=True), {"a": 2})
+    play.run()
+    play.hosts["b"] = 1
+    (start,) = play.step()
+    assert isinstance(start, Start)
+    play.end(start.worker, "")
+    assert play.step() == [] and not play.rounds.finished
+    play.end(1)
+    play.ask(0, behind=True)
+    form = play.step()[-1]
+    assert isinstance(form, Form) and [seat.worker for seat in form.seats] == [0]
+
+
+def test_a_program_that_joins_no_round_ends_the_job_well() -> None:
+    play = Play(Limits(2, 1), {"a": 2})
+    play.step()
+    play.end(0, "")
+    assert play.step() == [] and not play.rounds.finished
+    play.end(1, "")
+    assert play.step() == [] and play.rounds.finished and not play.rounds.stopped
+
+
+def test_a_host_is_replaced_although_its_ranks_are_not_gone_yet() -> None:
+    play = Play(Limits(2, 1, 2, awaits_hosts=True), {"a": 1, "b": 1})
+    play.run()
+    play.hosts = {"a": 1, "c": 1}
+    start, tell = play.step()
+    assert isinstance(start, Start) and start.host == "c" and tell == Tell(1, HostUpdateResult.removed)
+    play.ask(0, 1, start.worker)
+    end, form = play.step()
+    assert isinstance(end, End) and end.worker == 1
+    assert isinstance(form, Form) and [seat.worker for seat in form.seats] == [0, start.worker]
+
+
+def test_no_more_ranks_stay_than_are_wished_when_a_host_comes_back() -> None:
+    play = Play(Limits(2, 1, 2, awaits_hosts=True), {"a": 1, "b": 1})
+    play.run()
+    play.hosts = {"a": 1, "c": 1}
+    start = play.step()[0]
+    assert isinstance(start, Start)
+    play.ask(start.worker)
+    play.hosts = {"a": 1, "b": 1, "c": 1}
+    (end,) = play.step()
+    assert isinstance(end, End) and end.worker == start.worker
 
 
 def test_patience_ends() -> None:

@@ -113,7 +113,8 @@ class ElasticJob(PrefixedOutputJob):
             del self._alive[worker]
             ended = Ended(self._name(worker), self.processes[index].pid, code if code >= 0 else 128 - code)
             if code and not self._closing:
-                self.failures.append(ended)
+                if worker in self._ranks or not self._ranks:  # the job does without a worker that never joined
+                    self.failures.append(ended)
                 say(f"elastic: {ended}")
             tree.end(self.mark_of(worker), [], 0)  # ends processes that the worker started and left behind
             self._rounds.ended(worker, str(ended) if code else "", now)

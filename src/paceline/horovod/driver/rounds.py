@@ -15,32 +15,13 @@ from itertools import count
 from paceline.horovod.driver.cooldown import Cooldown
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.messages import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell, Wait
+from paceline.horovod.driver.workers import Worker, without_slot
 from paceline.horovod.exceptions import HostUpdateResult
 
 WORTH_SAYING = 5.0
 """Seconds that a round may wait before the wait is reported."""
 _FUTILE = 3
 """Consecutive rounds without a lost worker after which the job gives up, if the ranks still cannot connect."""
-
-
-@dataclass(slots=True)
-class _Worker:
-    number: int
-    host: str
-    round: int = 0
-    joined: int = 0
-    """The number of its first round, 0 before that."""
-    rank: int = 0
-    asks: bool = False
-    synced: bool = False
-    """Whether it has the state of the job."""
-    behind: bool = False
-    """Whether its state may be older than that of the others."""
-
-    @property
-    def seniority(self) -> tuple[bool, int, int, int]:
-        """The sort key of a round's ranks: rank 0, which gives its state to the others, has the state itself."""
-        return (not self.synced, self.joined or 1 << 62, self.rank, self.number)
 
 
 @dataclass
@@ -61,7 +42,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         self._hosts: dict[str, int] = {}
-        self._workers: dict[int, _Worker] = {}
+        self._workers: dict[int, Worker] = {}
         self._numbers = count()
         self._actions: list[Action] = []
         self._began: float | None = None
@@ -69,6 +50,7 @@ class Rounds:
         self._told = HostUpdateResult.no_update
         self._waits_for = ""  # what was reported last
         self._lost: list[str] = []
+        self._failed = False  # whether one of them ended with a failure
         self._futile = 0
         self._unmet = ""
         self._lost_here = False  # whether a member of this round was lost
@@ -93,8 +75,9 @@ class Rounds:
         known = self._workers.get(worker)
         if known is None:
             return
-        if problem:
-            self._lose(known, problem, now)
+        if problem or not known.round:
+            self._failed = self._failed or bool(problem)
+            self._lose(known, problem or f"a process on {known.host} ended before it joined the others", now)
         else:
             del self._workers[worker]
             self.finished = True
@@ -104,14 +87,17 @@ class Rounds:
         if not self.stopped:
             self._began = now if self._began is None else self._began
             self._release()
+            self._expire(now)
             if self.number == 0 and self._lost and not self._workers:
-                self._stop("no rank came as far as its first round", now)
+                if self._failed:
+                    self._stop("no rank came as far as its first round", now)
+                self.finished = not self._failed  # a program that never asks for a round has ended
             else:
                 self._move(now)
         actions, self._actions = self._actions, []
         return actions
 
-    def _asks(self, known: _Worker, asked: Asked, now: float) -> None:
+    def _asks(self, known: Worker, asked: Asked, now: float) -> None:
         known.asks, known.behind = True, asked.behind
         if known.round:
             self._unmet = self._unmet or asked.problem
@@ -125,7 +111,7 @@ class Rounds:
         else:
             self._go_on(now)
 
-    def _lose(self, worker: _Worker, problem: str, now: float) -> None:
+    def _lose(self, worker: Worker, problem: str, now: float) -> None:
         del self._workers[worker.number]
         self.cooldown.record_failure(worker.host, now)
         self._lost.append(problem)
@@ -139,22 +125,35 @@ class Rounds:
             if not worker.round:
                 self._end(worker, "its host has no slot for it any more")
 
-    def _end(self, worker: _Worker, why: str) -> None:
+    def _expire(self, now: float) -> None:
+        """End workers that have started and do not ask for their first round."""
+        for worker in list(self._workers.values()):
+            if not worker.round and not worker.asks and now - worker.started >= self.limits.patience:
+                self._failed = True
+                self._give_up(worker, f"a process on {worker.host} did not ask for a round", now)
+
+    def _give_up(self, worker: Worker, problem: str, now: float) -> None:
+        self._actions.append(End(worker.number, f"it did not come within {self.limits.patience:g} s"))
+        self._lose(worker, problem, now)
+
+    def _end(self, worker: Worker, why: str) -> None:
         del self._workers[worker.number]
         self._actions.append(End(worker.number, why))
 
     def _fill(self, now: float) -> None:
         if self.number == 0 and not self._workers and self._slots(now) < self.limits.ranks:
             return
+        staying = len(self._workers) - len(self._without_slot())
         for host, slots in self._hosts.items():
             if self.cooldown.excludes(host, now):
                 continue
             here = sum(worker.host == host for worker in self._workers.values())
             for place in range(here, slots):
-                if self.limits.most is not None and len(self._workers) >= self.limits.most:
+                if self.limits.most is not None and staying >= self.limits.most:
                     return
-                worker = _Worker(next(self._numbers), host)
+                worker = Worker(next(self._numbers), host, now)
                 self._workers[worker.number] = worker
+                staying += 1
                 self._actions.append(Start(worker.number, host, place))
 
     def _slots(self, now: float) -> int:
@@ -168,6 +167,9 @@ class Rounds:
         if len(alive) >= self.limits.ranks:
             if all(worker.asks for worker in alive):
                 self._form(alive)
+            else:
+                oldest = min(worker.started for worker in alive if not worker.asks)
+                self._wait(f"{_ranks(self._starting())} that started", oldest, now)
         elif self._hopeless(now, self._began):
             self._stop(f"{_ranks(len(alive))} of the {self.limits.ranks} to begin with can be started", now)
         else:
@@ -193,8 +195,7 @@ class Rounds:
             self._wait(f"rank {late[0].rank}{more} to come to the next round", self._since, now)
             return
         for worker in late:
-            self._actions.append(End(worker.number, f"it did not come within {self.limits.patience:g} s"))
-            self._lose(worker, f"rank {worker.rank} on {worker.host} did not come", now)
+            self._give_up(worker, f"rank {worker.rank} on {worker.host} did not come", now)
         self._next(now)
 
     def _next(self, now: float) -> None:
@@ -240,20 +241,14 @@ class Rounds:
             self._waits_for = what
             self._actions.append(Wait(what, self.limits.patience - (now - since)))
 
-    def _without_slot(self) -> list[_Worker]:
-        taken: dict[str, int] = {}
-        without = []
-        for worker in sorted(self._workers.values(), key=lambda each: each.seniority):
-            taken[worker.host] = taken.get(worker.host, 0) + 1
-            if taken[worker.host] > self._hosts.get(worker.host, 0):
-                without.append(worker)
-        return without
+    def _without_slot(self) -> list[Worker]:
+        return without_slot(self._workers.values(), self._hosts, self.limits.most)
 
-    def _chosen(self) -> list[_Worker]:
+    def _chosen(self) -> list[Worker]:
         """Return the workers for the next round, chosen among those that ask for it."""
         without = {worker.number for worker in self._without_slot()}
         able = [worker for worker in self._workers.values() if worker.asks and worker.number not in without]
-        return sorted(able, key=lambda each: each.seniority)[: self.limits.most]
+        return sorted(able, key=lambda each: each.seniority)
 
     def _tell(self) -> None:
         """Notify the members if a worker waits to join or has to leave."""
@@ -268,12 +263,12 @@ class Rounds:
             self._told |= change
             self._actions.append(Tell(self.number, self._told))
 
-    def _form(self, chosen: list[_Worker]) -> None:
+    def _form(self, chosen: list[Worker]) -> None:
         for worker in list(self._workers.values()):
             if worker.round and worker not in chosen:
                 self._end(worker, "its host has no slot for it any more")
         self.number += 1
-        hosts: dict[str, list[_Worker]] = {}
+        hosts: dict[str, list[Worker]] = {}
         for worker in sorted(chosen, key=lambda each: each.seniority):
             hosts.setdefault(worker.host, []).append(worker)
         sync = any(worker.behind or not worker.synced for worker in chosen)
