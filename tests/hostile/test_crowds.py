@@ -15,7 +15,7 @@ from played import Play, Played, listens
 
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.listener import listen_tcp
-from paceline.rendezvous.store import StoreClient
+from paceline.rendezvous.store_client import StoreClient
 from paceline.rendezvous.store_server import SharedStore
 
 Attack = Callable[[Address], AbstractContextManager[object]]

@@ -17,7 +17,8 @@ from paceline.rendezvous import dial
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress
 from paceline.rendezvous.listener import listen_tcp
-from paceline.rendezvous.store import JOIN, StoreClient
+from paceline.rendezvous.store import JOIN
+from paceline.rendezvous.store_client import StoreClient
 from paceline.rendezvous.store_server import StoreServer
 
 KEY = secrets.token_bytes(32)

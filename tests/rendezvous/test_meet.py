@@ -463,3 +463,40 @@ def test_a_retry_does_not_take_a_stale_record() -> None:
     meetings = good(meet_all(ranks, store))
     check_links(meetings)
     close(meetings)
+
+
+class Silent:
+    """A store like torch's, whose requests take no deadline, and which answers nobody after some of them."""
+
+    def __init__(self, answers: int) -> None:
+        self.store, self.answers, self.over = MemoryStore(), answers, threading.Event()
+
+    def set(self, key: str, value: bytes) -> None:
+        self.asked()
+        self.store.set(key, value)
+
+    def get(self, key: str) -> bytes:
+        self.asked()
+        return self.store.get(key)
+
+    def check(self, keys: list[str]) -> bool:
+        self.asked()
+        return self.store.check(keys)
+
+    def asked(self) -> None:
+        self.answers -= 1
+        if self.answers < 0:
+            self.over.wait()
+
+
+@pytest.mark.parametrize("answers", [0, 5, 12])
+def test_a_store_that_falls_silent_is_named_at_the_limit(answers: int, caplog: pytest.LogCaptureFixture) -> None:
+    store = Silent(answers)
+    try:
+        for error in meet_all([Rank(stall_seconds=0.1), Rank(stall_seconds=0.1)], store, timeout=1.0):
+            assert isinstance(error, RendezvousError), error
+            assert str(error).removeprefix("rank").endswith("begin to drop packets?"), error
+            assert "the store that the ranks meet through does not answer within 1 s" in str(error)
+    finally:
+        store.over.set()
+    assert "the store that the ranks meet through does not answer" in caplog.text

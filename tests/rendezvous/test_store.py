@@ -25,10 +25,10 @@ from paceline.rendezvous.store import (
     REQUEST,
     MemoryStore,
     OwnStore,
-    StoreClient,
     store_endpoints,
     store_key,
 )
+from paceline.rendezvous.store_client import StoreClient
 from paceline.rendezvous.store_server import StoreServer
 from paceline.settings.settings import Settings
 
@@ -278,7 +278,7 @@ def test_strangers_while_it_waits() -> None:
 def test_another_users_process_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     job = unix_job()
     server = open_store(job_settings(0, 2, **job), 20.0)
-    monkeypatch.setattr("paceline.rendezvous.store.peer_credentials", lambda sock: (1, os.geteuid() + 1, 1))
+    monkeypatch.setattr("paceline.rendezvous.store_client.peer_credentials", lambda sock: (1, os.geteuid() + 1, 1))
     with pytest.raises(RendezvousError, match="it runs as user"):
         open_store(job_settings(1, 2, **job), 20.0)
     monkeypatch.undo()
@@ -356,3 +356,23 @@ def test_a_rank_that_never_came_is_not_waited_for_long() -> None:
     deadline = Deadline(60.0)
     server.close(deadline)
     assert not deadline.passed
+
+
+def test_a_server_that_falls_silent_is_named_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    job = unix_job()
+    server = open_store(job_settings(0, 2, **job), 20.0)
+    client = open_store(job_settings(1, 2, **job), 20.0)
+    monkeypatch.setattr(server, "check", lambda keys: over.wait())
+    try:
+        words = r"^lost the store of rank 0: it does not answer within 0.3 s; did rank 0 fail\?$"
+        with pytest.raises(RendezvousError, match=words) as raised:
+            client.within(Deadline(0.3)).check(["key"])
+        assert raised.value.rank == 0
+        over.set()
+        with pytest.raises(RendezvousError, match=words):  # and not what answers the request of before
+            client.set("key", b"")
+        client.close()
+    finally:
+        over.set()
+        server.close(Deadline(0.0))

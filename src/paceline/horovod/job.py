@@ -240,8 +240,10 @@ def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> 
 def _next_round(prepare: Callable[[Job], None]) -> Job:
     """Return the job of the next round whose ranks can connect. Raises RendezvousError if the driver is gone."""
     from paceline.horovod.driver.worker import Worker
+    from paceline.rendezvous.deadline import Deadline
     from paceline.runtime.init import join
     from paceline.runtime.process import running
+    from paceline.settings.limits import Limits
 
     if _process.worker is None:
         _process.worker = Worker(Settings.from_environment(), _DRIVER_CONNECT_TIMEOUT)
@@ -252,8 +254,10 @@ def _next_round(prepare: Callable[[Job], None]) -> Job:
         before = running()
         if before is not None:
             before.close()  # closes its links too, some of which lead to ranks that are gone
+        settings = Settings.from_environment()
+        deadline = Deadline(Limits.of(settings).meeting)
         try:
-            return _form(join(_process.worker.store(), Settings.from_environment()), (), prepare)
+            return _form(join(_process.worker.store(), settings, deadline), (), prepare)
         except CommunicationError as error:
             problem = str(error)
             log.info("round %d: %s", place.number, problem)

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from paceline.errors import NOBODY, Culprit, RendezvousError
+from paceline.errors import NOBODY, RendezvousError
 from paceline.rendezvous import failure
-from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.absent import NAMED, absent
+from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 from paceline.rendezvous.machine import is_dead
 from paceline.rendezvous.member import LONGEST_RECORD, Member, decode
 from paceline.rendezvous.reminder import Reminder
-from paceline.rendezvous.store import LOST, Store
+from paceline.rendezvous.store import LOST, Store, TimedStore
 
 _FIRST_PAUSE = 0.0005
 """Seconds between the first two polls of a key."""
@@ -28,15 +29,13 @@ _LOOK = 0.1
 """Seconds between checks of a waiting rank whether another one gave up."""
 _LOOKED_UP = 64
 """The most ranks of a job in which each rank looks up for itself which ranks are there."""
-_NAMED = 20
-"""Ranks that a message lists."""
 
 
 class Assembly:
     """One meeting's use of `store`. A wait ends at `deadline`, or when another rank reports that it failed."""
 
     def __init__(
-        self, store: Store, rank: int, size: int, deadline: Deadline, stall: float | None = None, place: str = ""
+        self, store: TimedStore, rank: int, size: int, deadline: Deadline, stall: float | None = None, place: str = ""
     ) -> None:
         """stall: the seconds of `Reminder`. place: where the store is, for messages."""
         self.rank, self.size, self.deadline = rank, size, deadline
@@ -191,7 +190,7 @@ class Assembly:
             return bool(answers)
 
         # Rank 0's own deadline may end a moment later, and its answer is the better one.
-        self.wait(ready, self.deadline.later(1.0), lambda within: self._missing(me, used, within))
+        self.wait(ready, self.deadline.later(LAST_WORDS), lambda within: self._missing(me, used, within))
         return answers[0]
 
     def _joined(self, me: Member, used: set[str]) -> list[Member]:
@@ -223,46 +222,32 @@ class Assembly:
         if not late:
             first = self._members[0]
             return RendezvousError(f"{first} has not passed on what the ranks wrote{within}", first.culprit)
-        more = f" and {len(late) - _NAMED} more" if len(late) > _NAMED else ""
+        more = f" and {len(late) - NAMED} more" if len(late) > NAMED else ""
         return RendezvousError(
-            f"{', '.join(map(str, late[:_NAMED]))}{more} joined, but then said nothing{within}",
+            f"{', '.join(map(str, late[:NAMED]))}{more} joined, but then said nothing{within}",
             late[0].culprit if len(late) == 1 else NOBODY,
         )
 
     def _who_is_here(self, hosts: dict[int, str], within: str) -> RendezvousError:
-        here = ", ".join(f"rank {rank} on {hosts[rank]}" for rank in sorted(hosts)[:_NAMED])
-        came = here + (", ..." if len(hosts) > _NAMED else "")
-        if len(self._looked_up()) < self.size:
-            lacking = "rank 0 has not joined" if 0 not in hosts else "rank 0 joined and knows which ranks are missing"
-            return RendezvousError(
-                f"{lacking}{within} ({came} of {self.size} ranks){self._meet_at}",
-                Culprit(0) if 0 not in hosts else NOBODY,
-            )
-        missing = sorted(set(range(self.size)) - hosts.keys())
-        if not missing:
-            silence = "but rank 0 did not answer" if within else "and rank 0 has yet to answer"
-            return RendezvousError(
-                f"all {self.size} ranks joined, {silence}{within}: {came}{self._meet_at}", Culprit(0, hosts[0])
-            )
-        listed = ", ".join(map(str, missing[:_NAMED])) + (", ..." if len(missing) > _NAMED else "")
-        plural = "rank" if len(missing) == 1 else "ranks"
-        return RendezvousError(
-            f"{len(hosts)}/{self.size} joined{within}, missing {plural} {listed} (joined: {came}){self._meet_at}",
-            Culprit(missing[0]) if len(missing) == 1 else NOBODY,
-        )
+        knows_all = len(self._looked_up()) == self.size
+        return absent(hosts, self.size, knows_all, within, self._meet_at)
 
     def _has(self, key: str) -> bool:
         with _naming_the_store():
-            return self._store.check([key])
+            return self._requests().check([key])
 
     def _get(self, key: str, what: str, longest: int = LONGEST_RECORD) -> dict[str, Any]:
         with _naming_the_store():
-            data = self._store.get(key)
+            data = self._requests().get(key)
         return decode(data, longest, what)
 
     def _set(self, key: str, value: dict[str, Any]) -> None:
         with _naming_the_store():
-            self._store.set(key, json.dumps(value).encode())
+            self._requests().set(key, json.dumps(value).encode())
+
+    def _requests(self) -> Store:
+        """The store, whose requests end with the meeting."""
+        return self._store.within(self.deadline.later(LAST_WORDS))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import os
 import select
 import socket
 from array import array
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
@@ -22,6 +22,10 @@ T = TypeVar("T")
 
 PATIENCE = 5.0
 """Seconds that the other side has to authenticate, be it caller or callee."""
+
+
+_SLICE = 0.5
+"""Seconds of silence between two calls of `waiting`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +179,16 @@ class Exchange(Generic[T]):
         return data
 
 
-def converse(sock: socket.socket, conversation: Conversation[T], deadline: Deadline, patience: float = math.inf) -> T:
+def converse(
+    sock: socket.socket,
+    conversation: Conversation[T],
+    deadline: Deadline,
+    patience: float = math.inf,
+    waiting: Callable[[], object] = lambda: None,
+) -> T:
     """Hold a whole conversation on `sock` and return its result. An error closes the conversation, but not the socket.
 
-    patience: seconds that the other side has to authenticate.
+    patience: seconds that the other side has to authenticate. waiting: is called now and then while it is silent.
     Raises HungUp, Stranger, OSError, or what the conversation raises.
     """
     exchange = Exchange(sock, conversation)
@@ -188,8 +198,10 @@ def converse(sock: socket.socket, conversation: Conversation[T], deadline: Deadl
         while wants := exchange.advance():
             poll.register(sock, wants)
             until = deadline if exchange.trusted else proof
-            if not poll.poll(until.remaining() * 1000):
-                raise Silent("it does not answer")
+            while not poll.poll(min(_SLICE, until.remaining()) * 1000):
+                if until.passed:
+                    raise Silent("it does not answer")
+                waiting()
         return exchange.result
     except BaseException:
         exchange.abandon()

@@ -13,6 +13,7 @@ from paceline.rendezvous import interfaces
 from paceline.rendezvous.acceptor import Acceptor
 from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.conversation import Conversation
+from paceline.rendezvous.deadline import LAST_WORDS
 from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
 from paceline.rendezvous.link import Link, Pairing, answer_rank, call_rank
@@ -27,9 +28,7 @@ _STUCK = 6.0
 """Seconds without a free descriptor, after which linking fails. A stranger cannot hold one for as long."""
 _REFUSAL = 2.0
 """Seconds of refused connections, in which the failure of a rank whose listener is gone is reported."""
-_CALLER_REPORT = 1.0
-"""Seconds after the deadline in which a caller can still report why it failed."""
-_AGREEMENT = 5.0
+_AGREEMENT = 2.0
 """Seconds after the deadline in which ranks that made all links still learn of one that did not."""
 
 
@@ -218,7 +217,7 @@ def _await_callers(
         )
 
     # A rank that calls in vain gives up at the deadline and reports the reason, which says more than a missing caller.
-    deadline = assembly.deadline.later(_CALLER_REPORT)
+    deadline = assembly.deadline.later(LAST_WORDS)
     while not arrivals.wait_for(ranks, min(_LOOK, deadline.remaining())):
         assembly.check_failure()
         if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:

@@ -18,6 +18,7 @@ from paceline.cpu.budget import CpuBudget
 from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly
+from paceline.rendezvous.bounded import Answers, BoundedStore
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.handshake import PROTOCOL, new_ticket
@@ -25,7 +26,7 @@ from paceline.rendezvous.link import Link, Native, Pairing
 from paceline.rendezvous.linking import link_all
 from paceline.rendezvous.machine import Machine, pid_namespace
 from paceline.rendezvous.member import Member, to_mask
-from paceline.rendezvous.store import MemoryStore, Store
+from paceline.rendezvous.store import MemoryStore, Store, TimedStore
 from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline.rendezvous")
@@ -73,7 +74,7 @@ def meet(
     store: Store | None,
     rank: int,
     size: int,
-    timeout: float,
+    limit: Deadline | float,
     *,
     process: Process,
     settings: Settings,
@@ -84,7 +85,7 @@ def meet(
     check: Callable[[Sequence[Member]], None] = lambda members: None,
     place: str = "",
 ) -> Meeting:
-    """Meet the other ranks through `store` (None: there are none), within `timeout` seconds.
+    """Meet the other ranks through `store` (None: there are none), within `limit`, a deadline or seconds.
 
     arena: the descriptor of the memory that this process shares with its machine; the caller closes it. linked: the
     names of the processes to which a link exists. used: the tickets of earlier meetings, to which those of this one are
@@ -94,10 +95,29 @@ def meet(
     """
     if not 0 <= rank < size:
         raise RendezvousError(f"rank {rank} is not one of {size} ranks")
-    assembly = Assembly(
-        MemoryStore() if store is None else store, rank, size, Deadline(timeout), settings.stall_seconds, place
-    )
+    deadline, stall = Deadline.of(limit), settings.stall_seconds
     me = _introduction(rank, size, process, settings)
+    if store is None or isinstance(store, TimedStore):
+        assembly = Assembly(store or MemoryStore(), rank, size, deadline, stall, place)
+        return _meet(assembly, me, settings, native, arena, linked, used, check)
+    answers = Answers(place or "the store that the ranks meet through", stall)
+    try:
+        assembly = Assembly(BoundedStore(store, answers), rank, size, deadline, stall, place)
+        return _meet(assembly, me, settings, native, arena, linked, used, check)
+    finally:
+        answers.close()
+
+
+def _meet(
+    assembly: Assembly,
+    me: Member,
+    settings: Settings,
+    native: Native,
+    arena: int,
+    linked: Collection[str],
+    used: set[str],
+    check: Callable[[Sequence[Member]], None],
+) -> Meeting:
     members, agreed = assembly.introduce(me, used, lambda members: _agree(members, settings, check))
     used.update(member.ticket for member in members)
     channel, key = _decided(agreed, settings)

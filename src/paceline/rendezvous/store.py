@@ -8,21 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import socket
 import struct
 import threading
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from paceline.errors import Culprit, RendezvousError
-from paceline.rendezvous.acceptor import peer_credentials
-from paceline.rendezvous.conversation import Conversation, HungUp, Receive, Send, Trust, converse
+from paceline.errors import RendezvousError
 from paceline.rendezvous.deadline import Deadline
-from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
-from paceline.rendezvous.handshake import TICKET_BYTES, Refused, Role, call, new_ticket
+from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName
+from paceline.rendezvous.handshake import TICKET_BYTES
 from paceline.rendezvous.machine import launcher_identity
-from paceline.rendezvous.reminder import Reminder
-from paceline.rendezvous.user import same_user
 from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline.rendezvous")
@@ -31,8 +26,6 @@ LONGEST_KEY = 256
 """Bytes that a key can have."""
 LONGEST_VALUE = 8 << 20
 """Bytes that a value can have."""
-_ANSWER = 20.0
-"""Seconds to wait for an answer. Rank 0's thread answers at once, unless its machine is badly overloaded."""
 ANYBODY = bytes(TICKET_BYTES)
 """The ticket that a store's client asks for."""
 LOST = "paceline/lost"
@@ -47,8 +40,6 @@ REPLY = struct.Struct("!BI")
 
 SET, GET, CHECK, DONE = range(1, 5)
 OK, MISSING, OVER, WRONG = range(4)
-
-_RANK_0 = Culprit(0)
 
 
 class Store(Protocol):
@@ -67,7 +58,16 @@ class Store(Protocol):
         ...
 
 
-class OwnStore(Store, Protocol):
+@runtime_checkable
+class TimedStore(Store, Protocol):
+    """A store whose requests can have a deadline."""
+
+    def within(self, deadline: Deadline) -> Store:
+        """Return the same store with requests that raise RendezvousError if they are not answered until `deadline`."""
+        ...
+
+
+class OwnStore(TimedStore, Protocol):
     """A store that this package opened and must close.
 
     place: where it is, for messages; empty where there is no other process.
@@ -92,6 +92,10 @@ class MemoryStore:
         self._values: dict[str, bytes] = {}
         self._bytes = 0
         self._lock = threading.Lock()
+
+    def within(self, deadline: Deadline) -> Store:
+        """Return this store, which answers at once."""
+        return self
 
     def set(self, key: str, value: bytes) -> None:
         """Store a value under a key. Raises RendezvousError if a bound would be exceeded."""
@@ -124,109 +128,6 @@ class MemoryStore:
 
     def close(self, deadline: Deadline | None = None) -> None:
         """Do nothing; the store ends with its process."""
-
-
-class StoreClient:
-    """The store of another process, to which it connects on construction, with retries until the deadline."""
-
-    def __init__(
-        self,
-        endpoints: Sequence[Endpoint],
-        key: bytes,
-        rank: int,
-        size: int,
-        deadline: Deadline,
-        *,
-        owner: str = "rank 0",
-        culprit: Culprit = _RANK_0,
-        stall: float | None = None,
-    ) -> None:
-        """key: the job's secret. owner, culprit: the process that serves the store, for messages and for errors.
-        stall: see `Reminder`.
-
-        Raises RendezvousError if the store cannot be reached, or refuses this rank.
-        """
-
-        def join(sock: socket.socket) -> Conversation[None]:
-            return _join(sock, key, rank, size)
-
-        self._owner, self._culprit = owner, culprit
-        reminder = Reminder(stall)
-        _, self._sock = reach(
-            endpoints, join, deadline, who=f"the store of {owner}", culprit=culprit, reminder=reminder
-        )
-        is_tcp = self._sock.family != socket.AF_UNIX
-        self.place = str(TcpAddress(*self._sock.getpeername()[:2]) if is_tcp else endpoints[0])
-        self._lock = threading.Lock()
-
-    def set(self, key: str, value: bytes) -> None:
-        """Store a value under a key. Raises RendezvousError if it is too large, or the store is lost."""
-        self._ask(SET, key, value)
-
-    def get(self, key: str) -> bytes:
-        """Return the value of a key. Raises RendezvousError if there is none, or the store is lost."""
-        status, value = self._ask(GET, key)
-        if status != OK:
-            raise RendezvousError(f"the store has no {key!r}")
-        return value
-
-    def check(self, keys: Sequence[str]) -> bool:
-        """Return whether all keys are there. Raises RendezvousError if the store is lost."""
-        return all(self._ask(CHECK, key)[0] == OK for key in keys)
-
-    def close(self, deadline: Deadline | None = None) -> None:
-        """Report to the owner that this client is done, and hang up."""
-        if self._sock.fileno() < 0:
-            return
-        try:
-            self._ask(DONE, "")
-        except RendezvousError as error:
-            log.debug("%s", error)
-        finally:
-            self._sock.close()
-
-    def _ask(self, what: int, key: str, value: bytes = b"") -> tuple[int, bytes]:
-        name = key.encode()
-        if len(name) > LONGEST_KEY or len(value) > LONGEST_VALUE:
-            raise RendezvousError(f"{key[:80]!r} is too large for the store")
-        try:
-            with self._lock:
-                status, answer = converse(self._sock, _request(what, name, value), Deadline(_ANSWER))
-        except (OSError, HungUp) as error:
-            reason = f"lost the store of {self._owner}: {error}; did {self._owner} fail?"
-            raise RendezvousError(reason, self._culprit) from None
-        if status == WRONG:
-            raise RendezvousError(f"the store of {self._owner} refuses {key!r}: {answer.decode(errors='replace')}")
-        return status, answer
-
-
-def _join(sock: socket.socket, key: bytes, rank: int, size: int) -> Conversation[None]:
-    if sock.family == socket.AF_UNIX:
-        same_user(peer_credentials(sock)[1], Refused)
-    yield from call(key, Role.STORE, new_ticket(), ANYBODY)
-    yield Trust()
-    yield Send(JOIN.pack(rank, size))
-    status, text = yield from _reply()
-    if status == OVER:
-        raise HungUp("it still serves the ranks before: " + text.decode(errors="replace"))
-    if status != OK:
-        raise Refused(text.decode(errors="replace"))
-
-
-def _request(what: int, key: bytes, value: bytes) -> Conversation[tuple[int, bytes]]:
-    yield Send(REQUEST.pack(what, len(key), len(value)) + key + value)
-    return (yield from _reply())
-
-
-def _reply() -> Conversation[tuple[int, bytes]]:
-    head = yield Receive(REPLY.size)
-    status, size = REPLY.unpack(head.data)
-    if size > LONGEST_VALUE:
-        raise HungUp("it sent nonsense")
-    if not size:
-        return status, b""
-    body = yield Receive(size)
-    return status, body.data
 
 
 def store_endpoints(settings: Settings) -> list[Endpoint]:

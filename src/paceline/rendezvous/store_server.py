@@ -36,10 +36,10 @@ from paceline.rendezvous.store import (
     WRONG,
     MemoryStore,
     OwnStore,
-    StoreClient,
     store_endpoints,
     store_key,
 )
+from paceline.rendezvous.store_client import StoreClient
 from paceline.rendezvous.user import same_user
 from paceline.settings.settings import Settings
 
@@ -180,15 +180,16 @@ def _reply(status: int, body: bytes = b"") -> Send:
     return Send(REPLY.pack(status, len(body)) + body)
 
 
-def open_store(settings: Settings, timeout: float) -> OwnStore:
-    """Return this job's store: rank 0 serves it in this process, the others connect to it within `timeout` seconds.
+def open_store(settings: Settings, limit: Deadline | float) -> OwnStore:
+    """Return this job's store: rank 0 serves it in this process, the others connect to it within `limit`, a deadline or
+    seconds.
 
     Raises RendezvousError if rank 0 cannot serve it, or another rank cannot reach it.
     """
     if settings.size == 1:
         return MemoryStore()
     endpoints = store_endpoints(settings)
-    deadline = Deadline(timeout)
+    deadline = Deadline.of(limit)
     if settings.secret is None and not isinstance(endpoints[0], UnixName) and settings.rank == 0:
         log.warning(
             "PACELINE_SECRET is not set: any process that reaches %s can join this job. "
@@ -196,7 +197,7 @@ def open_store(settings: Settings, timeout: float) -> OwnStore:
             " or ".join(map(str, endpoints)),
         )
     if settings.rank == 0:
-        doors, place = _open_doors(endpoints, settings, min(LOOKUP, timeout / 4))
+        doors, place = _open_doors(endpoints, settings, min(LOOKUP, deadline.remaining() / 4))
         return StoreServer(doors, store_key(settings), settings.size, place)
     who = (settings.rank, settings.size)
     return StoreClient(endpoints, store_key(settings), *who, deadline, stall=settings.stall_seconds)

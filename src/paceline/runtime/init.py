@@ -8,7 +8,7 @@ from paceline.errors import ConfigurationError
 from paceline.group.arguments import real, whole
 from paceline.group.group import Group
 from paceline.rendezvous import OwnStore, open_store
-from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 from paceline.runtime.process import runtime
 from paceline.settings.limits import Limits
 from paceline.settings.settings import Settings
@@ -30,17 +30,16 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
     settings = runtime().settings
     if rank is not None and size is not None:
         settings = replace(settings, rank=rank, size=size, local_size=None)
-    return join(open_store(settings, Limits.of(settings, timeout).meeting), settings, timeout)
+    deadline = Deadline(Limits.of(settings, timeout).meeting)
+    return join(open_store(settings, deadline), settings, deadline, timeout)
 
 
-def join(store: OwnStore, settings: Settings, timeout: float | None = None) -> Group:
-    """Join as `init` does, but through `store`, which is closed afterwards."""
+def join(store: OwnStore, settings: Settings, deadline: Deadline, timeout: float | None = None) -> Group:
+    """Join as `init` does until `deadline`, but through `store`, which is closed afterwards."""
     home = runtime()
     limits = Limits.of(settings, timeout)
     try:
-        native = home.group(
-            store, settings.rank, settings.size, limits.operation, meeting=limits.meeting, place=store.place
-        )
+        native = home.group(store, settings.rank, settings.size, limits.operation, meeting=deadline, place=store.place)
     finally:
-        store.close(Deadline(limits.meeting))
+        store.close(deadline.later(LAST_WORDS))
     return Group(home, native, limits.operation)

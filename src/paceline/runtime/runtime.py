@@ -21,6 +21,7 @@ from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
 from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
+from paceline.rendezvous.deadline import Deadline
 from paceline.runtime.flight_recorder import FlightRecorder
 from paceline.runtime.groups import Groups
 from paceline.runtime.in_flight import InFlight
@@ -77,13 +78,14 @@ class Runtime:
         timeout: float,
         plans: Plans | None = None,
         *,
-        meeting: float | None = None,
+        meeting: Deadline | float | None = None,
         place: str = "",
     ) -> _engine.Group:
         """Meet the other ranks of a new group through `store`, and make the native group.
 
         Collective: all processes make their groups in the same order. `timeout` is the seconds for every collective,
-        `meeting` those for the meeting (default: as many). `place` says where the store is. Raises RendezvousError.
+        `meeting` those for the meeting (default: as many), or its deadline. `place` says where the store is.
+        Raises RendezvousError.
         """
         self._check()
         with self._meeting:
@@ -259,13 +261,13 @@ class Runtime:
         if self._closed:
             raise refusal("Paceline was shut down in this process", self._recorder.rank)
 
-    def _meet(self, store: Store | None, rank: int, size: int, seconds: float, place: str) -> Meeting:
+    def _meet(self, store: Store | None, rank: int, size: int, limit: Deadline | float, place: str) -> Meeting:
         try:
             return meet(
                 store,
                 rank,
                 size,
-                seconds,
+                limit,
                 process=self._process,
                 settings=self.settings,
                 native=self._native,

@@ -56,12 +56,25 @@ def _handler(
     seconds = _seconds(settings, timeout, ours)
     known = None if settings.master_port_taken else _known(url, settings)
     if known is None:
-        yield from torchs(url, timeout=timedelta(seconds=seconds), **others)
+        yield from _bounded(torchs(url, timeout=timedelta(seconds=seconds), **others), seconds, settings)
         return
     from paceline.torch.first_store import store_at
 
     place, rank, size = known
     yield store_at(place, rank, size, seconds, settings.stall_seconds), rank, size
+
+
+def _bounded(
+    found: Iterator[tuple[dist.Store, int, int]], seconds: float, settings: Settings
+) -> Iterator[tuple[dist.Store, int, int]]:
+    """What torch's own handler yields, unless the process that serves the store is silent for longer than that."""
+    from paceline.rendezvous.bounded import answered
+    from paceline.rendezvous.deadline import LAST_WORDS, Deadline
+
+    host, port = settings.master_address, settings.master_port
+    who = f"torch's store, {TcpAddress(host, port)}," if host and port else "torch's store"
+    yield answered(partial(next, found), Deadline(seconds).later(LAST_WORDS), who, settings.stall_seconds)
+    yield from found
 
 
 def _ours() -> bool:
@@ -113,12 +126,13 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
         return store_at(TcpAddress(host, settings.master_port), rank, size, seconds, settings.stall_seconds)
     from paceline.rendezvous import open_store
     from paceline.rendezvous.assembly import Assembly
-    from paceline.rendezvous.deadline import Deadline
+    from paceline.rendezvous.bounded import answered
+    from paceline.rendezvous.deadline import LAST_WORDS, Deadline
     from paceline.rendezvous.listener import listen_tcp
     from paceline.rendezvous.store_server import bind_addresses
 
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
-    board = open_store(settings, deadline.seconds)  # raises if nothing says where rank 0 is
+    board = open_store(settings, deadline)  # raises if nothing says where rank 0 is
     store: dist.Store | None = None
     place: dict[str, str | int] = {"host": socket.gethostname()}
     try:
@@ -131,8 +145,9 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
             )
         assembly = Assembly(board, rank, size, deadline, settings.stall_seconds, board.place)
         first = assembly.gather("torch", place)[0]
-        return store or dist.TCPStore(
-            str(first["address"]), int(first["port"]), size, False, timeout, wait_for_workers=False
-        )
+        address = TcpAddress(str(first["address"]), int(first["port"]))
+        make = partial(dist.TCPStore, address.host, address.port, size, False, timeout, wait_for_workers=False)
+        last = deadline.later(LAST_WORDS)
+        return store or answered(make, last, f"torch's store, {address},", settings.stall_seconds)
     finally:
-        board.close(deadline)
+        board.close(deadline.later(LAST_WORDS))

@@ -21,7 +21,7 @@ from paceline.horovod.driver.store import (
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress
 from paceline.rendezvous.member import decode
-from paceline.rendezvous.store import StoreClient
+from paceline.rendezvous.store_client import StoreClient, StoreRequests
 from paceline.settings.settings import ConfigurationError, Settings
 
 _POLL_INTERVAL = 0.02
@@ -61,29 +61,35 @@ class RoundStore:
 
     def __init__(self, client: StoreClient, number: int) -> None:
         self._client = client
+        self._requests: StoreClient | StoreRequests = client
         self.place = client.place
         self._prefix, self._broken = round_prefix(number), broken_key(number)
         self._looked = time.monotonic()
 
+    def within(self, deadline: Deadline) -> RoundStore:
+        """Return this store; its requests end at `deadline` from now on."""
+        self._requests = self._client.within(deadline)
+        return self
+
     def set(self, key: str, value: bytes) -> None:
         """Set a key of this round."""
-        self._client.set(self._prefix + key, value)
+        self._requests.set(self._prefix + key, value)
 
     def get(self, key: str) -> bytes:
         """Return the value of a key of this round; waits until it is set."""
-        return self._client.get(self._prefix + key)
+        return self._requests.get(self._prefix + key)
 
     def check(self, keys: Sequence[str]) -> bool:
         """Return whether all these keys of this round are set.
 
         Raises RendezvousError if a rank of this round ended meanwhile.
         """
-        if self._client.check([self._prefix + key for key in keys]):
+        if self._requests.check([self._prefix + key for key in keys]):
             return True
         if time.monotonic() - self._looked > _BROKEN_CHECK_INTERVAL:
             self._looked = time.monotonic()
-            if self._client.check([self._broken]):
-                why = decode(self._client.get(self._broken), MAX_MESSAGE_BYTES, "why a round is over").get("why")
+            if self._requests.check([self._broken]):
+                why = decode(self._requests.get(self._broken), MAX_MESSAGE_BYTES, "why a round is over").get("why")
                 raise RendezvousError(f"a rank ended while the ranks met: {why}")
         return False
 

@@ -1,0 +1,104 @@
+"""Calls that take as long as they like, such as those of torch's stores, each awaited until a deadline only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from paceline.errors import NOBODY, RendezvousError
+from paceline.rendezvous.deadline import Deadline
+from paceline.rendezvous.reminder import Reminder
+from paceline.rendezvous.store import Store
+
+T = TypeVar("T")
+
+_SLICE = 0.5
+"""Seconds between two looks whether a warning is due."""
+
+
+class Answers:
+    """A thread that makes calls one after another. who: whom the calls are to, for messages. stall: see `Reminder`.
+
+    Once a call was not answered in time, its thread is given up and every further call fails at once.
+    """
+
+    def __init__(self, who: str, stall: float | None) -> None:
+        self._who, self._stall = who, stall
+        self._calls: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[bool, Any]]] | None] = SimpleQueue()
+        self._silent: RendezvousError | None = None
+        threading.Thread(target=_answer, args=(self._calls,), name="paceline-store", daemon=True).start()
+
+    def await_(self, call: Callable[[], T], deadline: Deadline) -> T:
+        """Return what `call` returns, or raise what it raises; RendezvousError if it does neither until `deadline`."""
+        if self._silent is not None:
+            raise self._silent
+        answer: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+        self._calls.put((call, answer))
+        reminder = Reminder(self._stall)
+        while True:
+            try:
+                good, value = answer.get(timeout=min(_SLICE, deadline.remaining()))
+                break
+            except Empty:
+                if deadline.passed:
+                    self._silent = RendezvousError(
+                        f"{self._who} does not answer within {deadline.seconds:g} s; did the process that serves it "
+                        "stop, or a firewall between it and this machine begin to drop packets?",
+                        NOBODY,
+                    )
+                    raise self._silent from None
+                reminder.check(lambda: f"{self._who} does not answer")
+        if not good:
+            raise value
+        result: T = value
+        return result
+
+    def close(self) -> None:
+        """End the thread once its call is over."""
+        self._calls.put(None)
+
+
+def _answer(calls: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[bool, Any]]] | None]) -> None:
+    while (asked := calls.get()) is not None:
+        call, answer = asked
+        try:
+            answer.put((True, call()))
+        except BaseException as error:
+            answer.put((False, error))
+
+
+def answered(call: Callable[[], T], deadline: Deadline, who: str, stall: float | None) -> T:
+    """Return what one call returns, awaited as by `Answers`."""
+    answers = Answers(who, stall)
+    try:
+        return answers.await_(call, deadline)
+    finally:
+        answers.close()
+
+
+class BoundedStore:
+    """A store that knows no deadlines, with requests that do."""
+
+    def __init__(self, store: Store, answers: Answers) -> None:
+        self._store, self._answers = store, answers
+        self._deadline = Deadline(0.0)
+
+    def within(self, deadline: Deadline) -> Store:
+        """Return this store; its requests end at `deadline` from now on."""
+        self._deadline = deadline
+        return self
+
+    def set(self, key: str, value: bytes) -> object:
+        """Store a value under a key. Raises RendezvousError at the deadline, or what the store raises."""
+        return self._answers.await_(partial(self._store.set, key, value), self._deadline)
+
+    def get(self, key: str) -> bytes:
+        """Return the value of a key. Raises RendezvousError at the deadline, or what the store raises."""
+        return self._answers.await_(partial(self._store.get, key), self._deadline)
+
+    def check(self, keys: list[str]) -> bool:
+        """Return whether all keys are there. Raises RendezvousError at the deadline, or what the store raises."""
+        return self._answers.await_(partial(self._store.check, keys), self._deadline)
