@@ -24,6 +24,7 @@ from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, s
 
 from paceline.errors import NOBODY, Culprit, RendezvousError
 from paceline.rendezvous import Link, Meeting, Member, Process, failure, linking, meet
+from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
 from paceline.rendezvous.store import MemoryStore, Store
@@ -463,6 +464,32 @@ def test_a_retry_does_not_take_a_stale_record() -> None:
     meetings = good(meet_all(ranks, store))
     check_links(meetings)
     close(meetings)
+
+
+def test_records_of_processes_that_were_restarted_do_not_count() -> None:
+    """torchrun's store outlives the ranks that it restarts; those that come first find what all had written."""
+    store = MemoryStore()
+    close(good(meet_all([Rank() for _ in range(3)], store)))
+    before, ranks = store.get("paceline/0"), [Rank() for _ in range(3)]
+
+    def late(rank: int) -> Meeting:
+        deadline = Deadline(20.0)
+        while store.get("paceline/0") == before:
+            assert not deadline.passed
+        return ranks[rank].meet(store, rank, 3, 20.0)
+
+    first = partial(ranks[0].meet, store, 0, 3, 20.0)
+    early = partial(ranks[1].meet, store, 1, 3, 20.0)  # before or after rank 0: it finds rank 0's record of before
+    meetings = good(in_threads([early, first, partial(late, 2)]))
+    assert {member.process for member in meetings[0].members} == {rank.process.name for rank in ranks}
+    close(meetings)
+
+
+def test_a_record_of_before_is_not_told_as_of_a_rank_that_came() -> None:
+    store = MemoryStore()
+    close(good(meet_all([Rank(), Rank()], store)))
+    with pytest.raises(RendezvousError, match=r"^1/2 joined within 0.1 s, missing rank 1 \(joined: rank 0 on host\)"):
+        Rank().meet(store, 0, 2, 0.1)
 
 
 class Silent:

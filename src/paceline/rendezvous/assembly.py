@@ -1,9 +1,9 @@
 """Exchange records among all ranks through a store, so that all of them see the same list.
 
 Every rank writes under its own key, rank 0 collects the records and writes the list, and the others read the list.
-That takes 2n operations, and no two ranks can see different lists. Torch's stores can outlive a group, so what a rank
-finds under a fixed key may be from an earlier meeting: a record counts only once, and a list only if it contains the
-reader's own ticket.
+No two ranks can see different lists. A store can outlive a group, and torchrun's outlives the processes that it
+restarts, so what a rank finds under a fixed key may be from an earlier meeting. A record counts only if it answers the
+present ticket of rank 0, whose record its writer has read, and a list only if it contains the reader's own ticket.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Assembly:
         self._store = store
         self._prefix = "paceline/"
         self._members: Sequence[Member] = ()
+        self._present = ""  # rank 0's ticket in this meeting, "" before it is known
         self.failed_elsewhere = False
         """Whether another rank gave up, and its reason was raised here."""
         # Seconds. Rank 0 answers all polls, so the more ranks there are, the less often each asks.
@@ -57,9 +58,10 @@ class Assembly:
         used: the tickets of earlier meetings, by which stale records are recognized. Tickets of a meeting that fails
         are added to it. Raises RendezvousError at the deadline, for a malformed record, and for rank 0's error.
         """
-        self._set(f"{self._prefix}{self.rank}", me.to_json())
         everybody = f"{self._prefix}all"
         if self.rank == 0:
+            self._present = me.ticket
+            self._write(me)
             answer = self._preside(me, used, agree)
             self._set(everybody, answer)
         else:
@@ -165,23 +167,47 @@ class Assembly:
         found: list[Member] = []
 
         def ready() -> bool:
-            member = self._peek(rank)
-            if member is not None and member.ticket not in used:
+            member, answers = self._peek(rank)
+            if member is not None and answers == me.ticket:
                 found.append(member)
             return bool(found)
 
         self.wait(ready, self.deadline, lambda within: self._missing(me, used, within))
         return found[0]
 
-    def _peek(self, rank: int) -> Member | None:
+    def _write(self, me: Member) -> None:
+        self._set(f"paceline/{self.rank}", {**me.to_json(), "answers": self._present})
+
+    def _peek(self, rank: int) -> tuple[Member | None, str]:
+        """Return a rank's record, None without one, and the ticket of rank 0 that it answers."""
         key = f"paceline/{rank}"
-        return Member.from_json(self._get(key, f"the record of rank {rank}"), rank) if self._has(key) else None
+        if not self._has(key):
+            return None, ""
+        record = self._get(key, f"the record of rank {rank}")
+        # Other versions of this package answer nobody; they are told that versions differ.
+        return Member.from_json(record, rank), str(record.get("answers", self._present))
+
+    def _look_for_rank_0(self, me: Member, used: set[str]) -> None:
+        """Answer rank 0's ticket once there is a new one."""
+        try:
+            first, _ = self._peek(0)
+        except RendezvousError:  # a malformed one; rank 0 overwrites it
+            return
+        if first is not None and first.ticket not in used and first.ticket != self._present:
+            self._present = first.ticket
+            self._write(me)
 
     def _await_list(self, key: str, me: Member, used: set[str]) -> dict[str, Any]:
         answers: list[dict[str, Any]] = []
+        self._write(me)
+        next_look = Deadline(0.0)
 
         def ready() -> bool:
-            if not self._has(key):
+            nonlocal next_look
+            if not self._present or next_look.passed:
+                self._look_for_rank_0(me, used)
+                next_look = Deadline(_LOOK)
+            if not self._present or not self._has(key):
                 return False
             answer = self._get(key, "the list of ranks", LONGEST_RECORD * (self.size + 1))
             tickets = answer.get("tickets") or [value.get("ticket") for value in _objects(answer, "members")]
@@ -197,10 +223,12 @@ class Assembly:
         joined = []
         for rank in self._looked_up():
             try:
-                member = me if rank == self.rank else self._peek(rank)
+                member, answers = (me, "") if rank == self.rank else self._peek(rank)
             except RendezvousError:
                 continue
-            if member is not None and member.ticket not in used:
+            # Who has come does not answer rank 0 before rank 0 has come, too.
+            fresh = answers == self._present or (self.rank != 0 and answers in ("", member.ticket if member else ""))
+            if member is not None and member.ticket not in used and (rank == self.rank or fresh):
                 joined.append(member)
         return joined
 
