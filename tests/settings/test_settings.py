@@ -71,8 +71,13 @@ def test_the_port_that_torchruns_agent_holds_is_not_used_for_the_store() -> None
     assert plain.local_size is None
 
 
-def test_a_restarted_job_is_another_job() -> None:
-    assert read(TORCHRUN).job != read({**TORCHRUN, "TORCHELASTIC_RESTART_COUNT": "2"}).job
+def test_a_restarted_job_is_another_job_where_all_ranks_count_alike() -> None:
+    """Only the agent of the machine on which a rank failed counts a restart; the others follow without."""
+    restarted = {"TORCHELASTIC_RESTART_COUNT": "2"}
+    here = {**TORCHRUN, "LOCAL_WORLD_SIZE": "4"}
+    assert read(here).job != read({**here, **restarted}).job
+    spread, again = read(TORCHRUN), read({**TORCHRUN, **restarted})
+    assert (spread.job, spread.store_ports) == (again.job, again.store_ports)
 
 
 @pytest.mark.parametrize("environ", [OPEN_MPI_4, OPEN_MPI_5])

@@ -47,7 +47,10 @@ def launcher_view(env: Environment) -> LauncherView:
 
 
 def _torchrun(env: Environment) -> LauncherView | None:
-    elastic = [env[name] for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT") if env.get(name)]
+    names = ["TORCHELASTIC_RUN_ID"]
+    if env.get("LOCAL_WORLD_SIZE") == env.get("WORLD_SIZE"):  # each machine's agent counts its own failures
+        names.append("TORCHELASTIC_RESTART_COUNT")
+    elastic = [env[name] for name in names if env.get(name)]
     address, port = env.get("MASTER_ADDR", ""), env.get("MASTER_PORT", "")
     named = [*elastic, f"{address}:{port}" if address or port else ""]
     return _view(
