@@ -6,6 +6,7 @@ A step ends where a name comes again. The other ranks do nothing for it.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ from paceline import _engine
 from paceline.calibration import coordinate as fitted
 from paceline.coordinate.choices import BOARD, GRAPH, policies, sizes
 from paceline.coordinate.tuner import Tuner
+from paceline.formats.files import open_file
 from paceline.order import Collective, order, parallel, scheme
 
 log = logging.getLogger("paceline")
@@ -154,7 +156,7 @@ def _table(path: str | None) -> TextIO | None:
     if path is None:
         return None
     try:
-        table = Path(path).open("w", buffering=1)  # noqa: SIM115  # until it is frozen
+        table = os.fdopen(open_file(Path(path)), "w", buffering=1)  # until it is frozen
     except OSError as error:
         log.warning("autotune: what is tried is not written to %s: %s", path, error.strerror)
         return None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable
+from pathlib import Path
+
+from paceline.formats.files import open_file
 
 _END = b"\n]\n"
 _compact = json.JSONEncoder(separators=(",", ":")).encode
@@ -18,7 +21,7 @@ class Stream:
     """
 
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        self._fd = open_file(Path(path))
         self._end = 0
         self._put(b"[" + _END)
         self._end = 1

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from paceline.formats.files import write_file
 from paceline.options.usage import UsageError
 
 
@@ -29,7 +30,7 @@ def write(path: Path | None, text: Callable[[], str]) -> None:
     if path is None:
         return
     try:
-        path.write_text(text())
+        write_file(path, text())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.formats.files import write_file
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates, rates
 from paceline.observe.stragglers import Last, arrived_last
@@ -78,13 +78,9 @@ def leave(report: Report, place: str, verdict: Callable[[Report], str]) -> None:
 
         show(report, verdict(report), Console(stderr=True))
         return
-    path = Path(place)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        unfinished.write_text(to_json(report) + "\n")
-        unfinished.replace(path)
+        write_file(Path(place), to_json(report) + "\n")
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
         log.warning("cannot write the report %s: %s", place, error.strerror)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.formats.files import write_file
 from paceline.trace.clocks import aligned, clocks_of
 from paceline.trace.dump import Dump
 from paceline.trace.event import Event
@@ -47,7 +48,7 @@ def write_each(dumps: Sequence[Dump], folder: Path) -> list[Path]:
 
 def _write(path: Path, head: dict[str, Any], events: Iterable[dict[str, Any]]) -> None:
     begin = json.dumps({"displayTimeUnit": "ns", **head})  # HTA looks for the rank as text, with a space before it
-    path.write_text(f'{begin[:-1]}, "traceEvents": {json.dumps(list(events), separators=(",", ":"))}}}')
+    write_file(path, f'{begin[:-1]}, "traceEvents": {json.dumps(list(events), separators=(",", ":"))}}}')
 
 
 def _distributed(dump: Dump) -> dict[str, Any]:

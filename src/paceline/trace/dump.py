@@ -5,13 +5,13 @@ import logging
 import os
 import re
 import socket
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from paceline.formats.files import write_file
 from paceline.settings.settings import Settings
 from paceline.trace.event import Event, events
 from paceline.trace.request import Request
@@ -111,12 +111,7 @@ def write(
     content = encode(rank, host, pid, rows, size=size, groups=groups, requests=requests, reason=reason)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.json"
-    unfinished = folder / f".{path.name}.{pid}.{threading.get_native_id()}"
-    try:
-        unfinished.write_text(content)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    write_file(path, content)
     return path
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.formats.files import write_file
 from paceline.trace.dump import Dump, Group
 from paceline.trace.event import Event
 from paceline.trace.groups import groups_of
@@ -39,7 +40,7 @@ def write(dumps: Sequence[Dump], prefix: str) -> list[Path]:
         }
         path = Path(f"{prefix}{dump.rank}")
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(pickle.dumps(content, protocol=4))
+        write_file(path, pickle.dumps(content, protocol=4))
         paths.append(path)
     return paths
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import re
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from paceline.cpu.budget import CpuBudget
 from paceline.cpu.cgroup import read_file
+from paceline.formats.files import write_file
 from paceline.launch.threads import THREAD_VARIABLES
 from paceline.tune.run import Run
 from paceline.tune.setting import Setting
@@ -74,12 +74,7 @@ class Cache:
     def write(self, known: Known) -> None:
         """Replace the file. Raises OSError if that is not possible."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self.path.with_suffix(f".{os.getpid()}")
-        try:
-            unfinished.write_text(json.dumps(asdict(known)))
-            unfinished.replace(self.path)
-        finally:
-            unfinished.unlink(missing_ok=True)
+        write_file(self.path, json.dumps(asdict(known)))
 
 
 def _key(words: Sequence[str], environ: Mapping[str, str], budget: CpuBudget) -> dict[str, object]:
