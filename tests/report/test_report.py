@@ -166,6 +166,15 @@ def test_another_file_is_refused_in_one_sentence(text: str, tmp_path: Path) -> N
         read(path)
 
 
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999", "1" + "0" * 30])
+def test_a_report_with_a_number_that_nothing_can_be_reckoned_with_is_refused(number: str, tmp_path: Path) -> None:
+    text = to_json(make([figures(0, [])], {}))
+    (tmp_path / "r.json").write_text(text.replace('"size": 1,', f'"size": {number},'))
+    words = rf"r\.json is not a Paceline report: {number[:40]} (is not a finite number|has more than 64 bits)"
+    with pytest.raises(ValueError, match=words):
+        read(tmp_path / "r.json")
+
+
 @given(st.floats(-1e15, 1e15))
 def test_numbers_keep_three_digits_and_no_power_of_ten(value: float) -> None:
     text = numbers.number(value)

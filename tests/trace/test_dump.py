@@ -58,6 +58,17 @@ def test_a_file_that_is_no_dump_is_named(tmp_path: Path, content: str) -> None:
         dump.read(tmp_path)
 
 
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999", "1" + "0" * 30, "1" * 5000])
+@pytest.mark.parametrize("field", ["rank", "written_ns", "end_ns"])
+def test_a_number_that_nothing_can_be_reckoned_with_is_named(tmp_path: Path, number: str, field: str) -> None:
+    text = dump.encode(77, "host", 1, [row(1, 5, 0, end_ns=77)])
+    at = {"rank": '"rank":77', "end_ns": "77,"}.get(field) or f'"written_ns":{json.loads(text)["written_ns"]}'
+    wrong = text.replace(at, at.rstrip("0123456789,").rstrip("0123456789") + number + "," * at.endswith(","), 1)
+    (tmp_path / "rank-00000.json").write_text(wrong)
+    with pytest.raises(ValueError, match=rf"rank-00000\.json is not a dump: {number[:40]} (is not a finite|has more)"):
+        dump.read(tmp_path)
+
+
 @pytest.mark.parametrize("wrong", [(1, 2), row(1, 5, 0)[:-1], ("1", *row(1, 5, 0)[1:]), (True, *row(1, 5, 0)[1:])])
 def test_a_row_that_is_no_event_is_refused(wrong: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match="event"):

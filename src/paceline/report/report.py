@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.formats.files import write_file
+from paceline.formats.json_input import load_json
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates, rates
 from paceline.observe.stragglers import Last, arrived_last
@@ -93,11 +94,13 @@ def read(path: Path) -> Report:
     if len(content) > MAX_BYTES:
         raise ValueError(f"{path} is larger than a report can be")
     try:
-        found = TypeAdapter(Report).validate_json(content)
+        found = TypeAdapter(Report).validate_python(load_json(content))
     except ValidationError as error:
         first = error.errors()[0]
         where = "".join(f"{part}: " for part in first["loc"])
         raise ValueError(f"{path} is not a Paceline report: {where}{first['msg']}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a Paceline report: {error}") from None
     if found.format != FORMAT:
         raise ValueError(f"{path} has the format {found.format!r:.60}, not {FORMAT!r}")
     return found

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.formats.files import write_file
+from paceline.formats.json_input import load_json
 from paceline.settings.settings import Settings
 from paceline.trace.event import Event, events
 from paceline.trace.request import Request
@@ -149,7 +150,7 @@ def encode(
 def decode(text: str | bytes) -> Dump:
     """Return the dump that `encode` wrote. Raises ValueError, "not a dump: …", for anything else."""
     try:
-        content: dict[str, Any] = json.loads(text)
+        content: Any = load_json(text)
         if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']!r:.60}, not {FORMAT!r}")
         return Dump(
@@ -164,7 +165,7 @@ def decode(text: str | bytes) -> Dump:
             line=str(content.get("line", "")),
             requests=parse_requests(content["requests"]),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a dump: {error}") from None
 
 
