@@ -80,6 +80,24 @@ def test_a_script_calls_its_own_function_and_the_timeline_is_written(tmp_path: P
     assert any(record["name"] == "ALLREDUCE" for record in json.loads(timeline.read_text()))
 
 
+def joined() -> tuple[int, str]:
+    from paceline.horovod import job
+
+    job.start(None)
+    rank = job.current().rank
+    job.stop()
+    return rank, "goes on"
+
+
+def test_a_timeline_that_cannot_be_written_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "none" / "t.json"
+    monkeypatch.setenv("HOROVOD_TIMELINE", str(place))
+    assert horovod.run(joined, num_proc=1) == [(0, "goes on")]
+    assert f"the timeline {place} is not written: No such file or directory" in capfd.readouterr().err
+
+
 def failing(how: str) -> None:
     import numpy as np
 

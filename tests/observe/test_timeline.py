@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -104,6 +105,28 @@ def test_phases_ticks_and_operations(tmp_path: Path, others: tuple[Rank, FakeCoo
     ticks = [(r["name"], round(r["ts"], -1)) for r in records if r["name"] in "01" and r["ph"] == "X"]
     assert ticks == [("0", 1000.0), ("1", 1040.0), ("0", 2000.0), ("1", 2040.0)]
     assert (records, timeline.close()) == (json.loads(path.read_text()), None)
+
+
+def test_a_disk_that_becomes_full_ends_the_timeline_with_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = FakeEngine()
+    observer = Observer(engine, dict, dict, Annotations(int), 0, 2)
+    timeline = Timeline(str(tmp_path / "t.json"), observer, Name(os.geteuid(), JOB, 0, os.getpid()))
+    tried = threading.Semaphore(0)
+
+    def full(*arguments: object) -> int:
+        tried.release()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    for number in range(2):
+        engine.rows.append(operation(number + 1, begin_ns=timeline._origin + 5_000_000))
+    assert tried.acquire(timeout=20)
+    timeline.close()
+    assert [record.message for record in caplog.records] == [
+        f"the timeline {tmp_path / 't.json'} is not complete: No space left on device"
+    ]
 
 
 def test_ready_gives_what_ended_since(others: tuple[Rank, FakeCoordinator]) -> None:

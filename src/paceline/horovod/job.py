@@ -215,7 +215,10 @@ def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
     job = _form(init(), comm, prepare) if seat is None else _next_round(prepare)
     settings = runtime().settings
     if settings.timeline is not None and settings.timeline != DYNAMIC:
-        job.start_timeline(Path(settings.timeline), bool(settings.timeline_marks))
+        try:
+            job.start_timeline(Path(settings.timeline), bool(settings.timeline_marks))
+        except OSError as error:  # the training is worth more than its timeline
+            log.warning("the timeline %s is not written: %s", settings.timeline, error.strerror)
     return job
 
 

@@ -51,10 +51,11 @@ class Timeline:
         self._tensors, self._turns = Tensors(), Turns()
         self._rows: dict[int, int] = {}
         self._batch = -1
+        self._broken = False  # whether the file could not be written
         self._stream.write(self._head())
         observer.look()  # what ended before does not belong to the timeline
         observer.follow(self._news.append)
-        self._thread: Periodic | None = Periodic(self._round, "paceline-timeline")
+        self._thread: Periodic | None = Periodic(self._next_round, "paceline-timeline")
 
     def close(self) -> None:
         """Write what is left, and close the file."""
@@ -63,16 +64,31 @@ class Timeline:
         self._thread.close()
         self._thread = None
         try:
-            self._round()
-            self._ask(_LAST_PATIENCE)
-            self._stream.write(self._of_requests(len(self._waiting)))
+            if not self._broken:
+                self._round()
+                self._ask(_LAST_PATIENCE)
+                self._stream.write(self._of_requests(len(self._waiting)))
         except OSError as error:
-            log.warning("the timeline %s is not complete: %s", self._path, error)
+            self._give_up(error)
         finally:
             self._observer.unfollow(self._news.append)
             self._stream.close()
 
-    def _round(self) -> float:
+    def _next_round(self) -> float:
+        if self._broken:
+            self._news.clear()
+            return _SECONDS
+        try:
+            self._round()
+        except OSError as error:
+            self._give_up(error)
+        return _SECONDS
+
+    def _give_up(self, error: OSError) -> None:
+        self._broken = True
+        log.warning("the timeline %s is not complete: %s", self._path, error.strerror)
+
+    def _round(self) -> None:
         """Write a round. Requests wait for one round, because they may end later on other ranks than here."""
         due = len(self._waiting)
         self._observer.look()
@@ -83,7 +99,6 @@ class Timeline:
         if due:
             self._ask(_PATIENCE)
         self._stream.write(self._of_requests(due))
-        return _SECONDS
 
     def _head(self) -> Iterator[dict[str, object]]:
         rank = self._name.rank
