@@ -182,9 +182,20 @@ def test_a_config_file_says_what_the_command_line_does_not(tmp_path: Path) -> No
     assert f"paceline: the config file {file}: here has no effect: there is no such section" in done.stderr
 
 
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{new}: &{new} [{','.join(['*' + old] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+"""A few hundred bytes that stand for more than 300 million values."""
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
+        (BOMB + "controller: *i", "line 2: aliases (*a) are not supported; write the value out"),
+        ("params: {<<: &a {x: 1}, y: *a}", "line 1: aliases (*a) are not supported"),
+        ("[" * 30_000, "line 1: it has two levels, section and key, and not 9"),
+        ("a: " + "x" * 70_000, "should have at most 64 KiB"),
+        ("params: {cache_capacity: " + "1" * 5000 + "}", "digits"),
         ("[1, 2]", "it should have the sections controller, params, "),
         ("params: 3", "params should have the keys fusion_threshold_mb, cycle_time_ms, "),
         ("timeline: {filename: [x]}", "filename should be a number, a text, true or false, not ['x']"),

@@ -200,6 +200,6 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(TopologyError, match=r"cluster.yaml:2: this is not text in UTF-8; save the file as UTF-8"):
         read(path)
     with path.open("wb") as file:
-        file.truncate(17 << 20)
-    with pytest.raises(TopologyError, match="at most 16 MiB long"):
+        file.truncate(3 << 20)
+    with pytest.raises(TopologyError, match="at most 2 MiB long"):
         read(path)

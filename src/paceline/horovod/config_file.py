@@ -27,6 +27,10 @@ _KEYS = {
     "logging": "level with_timestamp",
 }
 _CONTROLLERS = ("gloo", "mpi")
+_LONGEST = 64 << 10
+"""Bytes of a config file."""
+_DEEPEST = 8
+"""Levels that are read; more than two are told apart by what is wrong with them."""
 
 
 def arguments(path: Path) -> tuple[list[str], list[str]]:
@@ -35,12 +39,20 @@ def arguments(path: Path) -> tuple[list[str], list[str]]:
     Raises ValueError with one sentence if the file cannot be read or is not a valid config file.
     """
     try:
-        found = yaml.safe_load(path.read_text())
+        with path.open("rb") as file:
+            text = file.read(_LONGEST + 1).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ValueError(f"cannot read the config file {path}: {reason}") from None
+    if len(text) > _LONGEST:
+        raise ValueError(f"the config file {path} should have at most {_LONGEST >> 10} KiB")
+    try:
+        _check_plain(text)
+        found = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"the config file {path} is not YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ValueError(f"the config file {path}: {error}") from None
     try:
         options: list[str] = []
         unknown: list[str] = []
@@ -57,6 +69,18 @@ def arguments(path: Path) -> tuple[list[str], list[str]]:
         return options, unknown
     except ValueError as error:
         raise ValueError(f"the config file {path}: {error}") from None
+
+
+def _check_plain(text: str) -> None:
+    """Raise ValueError for aliases, of which a few lines can stand for billions, and for more levels than it has."""
+    level = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise ValueError(f"line {line}: aliases (*{event.anchor}) are not supported; write the value out")
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if level > _DEEPEST:
+            raise ValueError(f"line {event.start_mark.line + 1}: it has two levels, section and key, and not {level}")
 
 
 def _entries(found: Any) -> Iterator[tuple[str, str, Any]]:
@@ -76,7 +100,7 @@ def _entries(found: Any) -> Iterator[tuple[str, str, Any]]:
 def _controller(value: Any) -> str:
     name = str(value).lower()
     if name not in _CONTROLLERS:
-        raise ValueError(f"controller should be one of {', '.join(_CONTROLLERS)}, not {value!r}")
+        raise ValueError(f"controller should be one of {', '.join(_CONTROLLERS)}, not {value!r:.80}")
     return f"--{name}"
 
 
@@ -86,7 +110,7 @@ def _option(prefix: str, key: str, value: Any) -> str:
         return f"--{name}" if value else f"--{_opposite(name)}"
     if isinstance(value, (int, float, str)):
         return f"--{name}={value}"
-    raise ValueError(f"{key} should be a number, a text, true or false, not {value!r}")
+    raise ValueError(f"{key} should be a number, a text, true or false, not {value!r:.80}")
 
 
 def _opposite(name: str) -> str:
