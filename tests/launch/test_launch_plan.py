@@ -118,6 +118,12 @@ def test_one_machine_meets_at_a_free_local_port() -> None:
     assert line.endswith(" train.py --lr 1") and "--no-python" not in line
 
 
+def test_the_port_at_which_torchruns_ranks_meet_lies_in_the_range() -> None:
+    line = torchrun.command(split(["train.py"]), "4", {"PACELINE_PORTS": "40000-40050"})
+    (place,) = [word for word in line if word.startswith("--rdzv-endpoint=127.0.0.1:")]
+    assert 40000 <= int(place.rpartition(":")[2]) <= 40050
+
+
 @pytest.mark.parametrize(
     "words", ["--standalone", "--rdzv-endpoint=a:1", "--master_port 29501", "--nnodes 2 --rdzv-endpoint a:1"]
 )

@@ -107,6 +107,22 @@ def test_the_port_is_kept_for_rank_0(tmp_path: Path) -> None:
         assert started.wait(DEADLINE) == 0
 
 
+def test_the_port_lies_in_the_range_and_belongs_to_one_job() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        first = taken.getsockname()[1]
+        ports = f"{first}-{first + 40}"
+        jobs = [LocalJob(1, ["true"], environment(PACELINE_PORTS=ports)) for _ in range(8)]
+        found = [int(job._commands[0].env["MASTER_PORT"]) for job in jobs]
+        assert len(set(found)) == 8 and all(first < port <= first + 40 for port in found)
+        only = environment(PACELINE_PORTS=str(found[0]))
+        with pytest.raises(ValueError, match=rf"the ports {found[0]}-{found[0]} \(PACELINE_PORTS\) are all in use"):
+            LocalJob(1, ["true"], only)
+        for each in jobs:
+            each.terminate()
+        LocalJob(1, ["true"], only).terminate()
+
+
 def test_output_goes_to_files(tmp_path: Path) -> None:
     text = "import os, sys\nprint('out', os.environ['RANK'])\nprint('err', file=sys.stderr)"
     with LocalJob(2, python(tmp_path, text), environment(), output=tmp_path) as started:

@@ -3,12 +3,12 @@
 import os
 import secrets
 import signal
-import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from paceline.launch import tree
 from paceline.launch.job import Command, Job, wrapped
+from paceline.launch.reservation import reserve
 from paceline.launch.threads import thread_variables
 
 
@@ -26,7 +26,7 @@ class LocalJob(Job):
 
     When the context is left, also by an exception, every process that the job started has ended; if the launching
     process itself is killed, the kernel ends the ranks. For `poll`, `wait` and `terminate` see `Job`. Raises ValueError
-    for less than one rank.
+    for less than one rank, and if all ports of PACELINE_PORTS in `env` are in use.
     """
 
     def __init__(
@@ -44,17 +44,14 @@ class LocalJob(Job):
     ) -> None:
         if ranks < 1:
             raise ValueError(f"a job needs at least one rank, not {ranks}")
-        # The socket is bound but does not listen: no other process gets this port, and rank 0 can still listen on it.
-        self._reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._reservation.bind(("127.0.0.1", 0))
+        self._reservation, place = reserve("127.0.0.1", env)
         base = {
             **env,
             **(thread_variables(threads, env) if threads is not None else {}),
             "WORLD_SIZE": str(ranks),
             "LOCAL_WORLD_SIZE": str(ranks),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self._reservation.getsockname()[1]),
+            "MASTER_ADDR": place.host,
+            "MASTER_PORT": str(place.port),
         }
         base.setdefault("PACELINE_SECRET", secrets.token_hex(32))
         program = wrapped(argv, death_signal=signal.SIGKILL, parent=os.getpid(), report=report, cores=cores)

@@ -13,9 +13,11 @@ from paceline.launch import tree
 from paceline.launch.job import UNBUFFERED, Command, wrapped
 from paceline.launch.prefixed_output import PrefixedOutputJob
 from paceline.launch.remote import Ssh
+from paceline.launch.reservation import reserve
 from paceline.launch.resources import plan_resources
 from paceline.launch.stderr import Collector
-from paceline.settings.settings import STORE_PORTS
+from paceline.rendezvous.dial import TcpAddress
+from paceline.settings.settings import STORE_PORTS, port_range
 
 
 class Starter:
@@ -27,7 +29,7 @@ class Starter:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], ssh: Ssh, here: Callable[[str], bool]) -> None:
         self._argv = tuple(argv)
-        self._env = {**UNBUFFERED, **env}
+        self.env = {**UNBUFFERED, **env}
         self._ssh = ssh
         self._here = here
 
@@ -39,7 +41,7 @@ class Starter:
         """
         from paceline.cpu.budget import available
 
-        env = {**self._env, **variables}
+        env = {**self.env, **variables}
         if not self._here(host):
             return self._ssh.command(host, self._argv, env, name, ranks)
         env.update(plan_resources(ranks, available(), env).variables)
@@ -66,14 +68,10 @@ class MultiHostJob(PrefixedOutputJob):
     ) -> None:
         self._reservation: socket.socket | None = None
         if here(hosts[0]):
-            # The socket is bound but does not listen: no other process gets this port, and rank 0 can still listen.
-            family = socket.AF_INET6 if ":" in address else socket.AF_INET
-            self._reservation = socket.socket(family, socket.SOCK_STREAM)
-            self._reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._reservation.bind((address, 0))
-            master = (address, self._reservation.getsockname()[1])
+            self._reservation, master = reserve(address, starter.env)
         else:
-            master = (hosts[0], secrets.choice(STORE_PORTS))
+            allowed = port_range(starter.env) or (STORE_PORTS[0], STORE_PORTS[-1])
+            master = TcpAddress(hosts[0], secrets.choice(range(allowed[0], allowed[1] + 1)))
         commands = []
         for rank, (host, extra) in enumerate(zip(hosts, extra_env or [{}] * len(hosts), strict=True)):
             place = {
@@ -81,8 +79,8 @@ class MultiHostJob(PrefixedOutputJob):
                 "WORLD_SIZE": str(len(hosts)),
                 "LOCAL_RANK": str(hosts[:rank].count(host)),
                 "LOCAL_WORLD_SIZE": str(hosts.count(host)),
-                "MASTER_ADDR": master[0],
-                "MASTER_PORT": str(master[1]),
+                "MASTER_ADDR": master.host,
+                "MASTER_PORT": str(master.port),
             }
             commands.append(starter.command(host, {**place, **extra}, f"rank {rank} on {host}", hosts.count(host)))
         super().__init__(commands, mark, collector, copies)

@@ -15,6 +15,8 @@ from pathlib import Path
 from paceline.launch import tree
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import Command, Ended, Job, wrapped
+from paceline.launch.reservation import reserve
+from paceline.settings.settings import port_range
 
 RANK_WORDS = ("auto", "cpu", "gpu", "xpu")
 """The words that may replace the number of ranks; torchrun resolves them."""
@@ -108,7 +110,7 @@ def command(
     )
     defaults: list[str] = []
     if one_machine(arguments, environ) and not user_chose:
-        defaults = ["--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:0"]
+        defaults = ["--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{_free_port(environ)}"]
         if not arguments.gives("--rdzv-id"):
             defaults.append(f"--rdzv-id={secrets.token_hex(8)}")
         if not arguments.gives("--local-addr"):
@@ -120,6 +122,15 @@ def command(
     else:
         kept, program = options, arguments.program
     return (*start, f"--nproc-per-node={ranks}", *defaults, *kept, *program)
+
+
+def _free_port(environ: Mapping[str, str]) -> int:
+    """Return a free port of PACELINE_PORTS, or 0 without it, for which torchrun finds one itself."""
+    if port_range(environ) is None:
+        return 0
+    kept, place = reserve("127.0.0.1", environ)
+    kept.close()
+    return place.port
 
 
 def rank_program(arguments: Arguments, environ: Mapping[str, str]) -> tuple[str, ...]:

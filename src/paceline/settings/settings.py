@@ -225,6 +225,11 @@ class Settings:
         )
 
 
+def port_range(environ: Mapping[str, str]) -> tuple[int, int] | None:
+    """Return the first and the last port of PACELINE_PORTS, None if it is not set. Raises ConfigurationError."""
+    return _given(environ, "PACELINE_PORTS", parsers.ports)
+
+
 def derived_ports(job: str, allowed: range, count: int = _STORE_CANDIDATES) -> tuple[int, ...]:
     """Return up to `count` ports among `allowed` that every rank of `job` derives alike.
 
