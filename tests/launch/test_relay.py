@@ -27,14 +27,14 @@ LINES = 30_000
 
 
 @contextmanager
-def collected(target: int, *shell: str) -> Iterator[tuple[PrefixedOutputJob, list[int]]]:
+def collected(target: int, *shell: str, copies: Path | None = None) -> Iterator[tuple[PrefixedOutputJob, list[int]]]:
     """A job of shells whose stderr goes to `target`, and the list that gets its exit code once the context is left."""
     signals = Signals()
     codes: list[int] = []
     with selectors.DefaultSelector() as selector, signals.watched(selector):
         collector = Collector(selector, target)
         commands = [Command(("sh", "-c", words), os.environ, f"rank {n}") for n, words in enumerate(shell)]
-        job = PrefixedOutputJob(commands, "marked", collector)
+        job = PrefixedOutputJob(commands, "marked", collector, copies)
         yield job, codes
         codes.append(watch(job, selector, signals, collector))
 
@@ -55,6 +55,24 @@ def test_output_is_read_to_its_end_after_the_job_has_ended(monkeypatch: pytest.M
     os.close(writing)
     reader.join(DEADLINE)
     assert codes == [0] and said.decode().split("\n")[:-1] == [f"[0] {number}" for number in range(1, LINES + 1)]
+
+
+def test_a_copy_that_cannot_be_written_is_warned_of_and_the_job_goes_on(tmp_path: Path) -> None:
+    copies, said = tmp_path / "copies", tmp_path / "said"
+    (copies / "rank.0").mkdir(parents=True)
+    (copies / "rank.0" / "stderr").symlink_to("/dev/full")
+    (copies / "rank.1" / "stderr").mkdir(parents=True)
+    words = "echo first >&2; echo second >&2"
+    with said.open("wb") as file, collected(file.fileno(), words, words, copies=copies) as (_, codes):
+        pass
+    assert codes == [0]
+    lines = said.read_text().splitlines()
+    assert [line for line in lines if line.startswith("[0]")] == ["[0] first", "[0] second"]
+    assert [line for line in lines if line.startswith("[1]")] == ["[1] first", "[1] second"]
+    assert sorted(line for line in lines if line.startswith("paceline")) == [
+        "paceline: the copy of what rank 0 writes ends: No space left on device",
+        f"paceline: what rank 1 writes to stderr is not copied to {copies}: Is a directory",
+    ]
 
 
 @pytest.mark.parametrize("written", ["exec sleep 600", "while echo more; do :; done >&2"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from dataclasses import dataclass, field
@@ -56,20 +57,35 @@ class OutputStream:
         """Whether this is the process's stdout and not its stderr."""
         return self.target == STDOUT
 
-    def record(self, data: bytes) -> None:
-        """Keep what the process wrote."""
-        if self.file is not None:
-            self.file.write(data)
+    def record(self, data: bytes) -> str:
+        """Keep what the process wrote. Returns why its file could not take it and gets no more; "" if it did."""
+        trouble = self._copy(data)
         self.tail += data
         if _TRACEBACK_BEGINS in self.tail[-len(data) - len(_TRACEBACK_BEGINS) :]:
             self.traced = time.monotonic()
         del self.tail[:-TAIL_BYTES]
+        return trouble
 
     def end(self) -> None:
         """Note that the stream was closed."""
         self.ended = time.monotonic()
-        if self.file is not None:
-            self.file.close()
+        self._close()
+
+    def _copy(self, data: bytes) -> str:
+        left = memoryview(data)
+        try:
+            while self.file is not None and left:
+                left = left[self.file.write(left) :]
+        except OSError as error:
+            self._close()
+            return error.strerror or str(error)
+        return ""
+
+    def _close(self) -> None:
+        file, self.file = self.file, None
+        if file is not None:
+            with contextlib.suppress(OSError):  # some file systems say only now that they are full
+                file.close()
 
     @property
     def failed_at(self) -> float:

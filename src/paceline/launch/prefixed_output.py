@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
+from paceline.formats.files import open_file
 from paceline.launch.job import Command, Job
 from paceline.launch.output_stream import STDOUT, OutputStream
 from paceline.launch.stderr import Collector
@@ -48,7 +49,14 @@ class PrefixedOutputJob(Job):
     def _file(self, number: int, name: str) -> IO[bytes] | None:
         if self._copies is None:
             return None
-        return (rank_folder(self._copies, number, self._count) / name).open("wb", buffering=0)
+        try:
+            place = rank_folder(self._copies, number, self._count) / name
+            return os.fdopen(open_file(place), "wb", buffering=0)
+        except OSError as error:
+            self._collector.warn(
+                f"what rank {number} writes to {name} is not copied to {self._copies}: {error.strerror}"
+            )
+            return None
 
 
 def rank_folder(folder: Path, rank: int, ranks: int) -> Path:

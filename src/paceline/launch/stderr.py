@@ -75,7 +75,9 @@ class Collector:
             if data is not None:
                 self._end(stream)
             return
-        stream.record(data)
+        if trouble := stream.record(data):
+            who = f"rank {stream.rank}" if stream.rank >= 0 else f"process {stream.pid}"
+            self.warn(f"the copy of what {who} writes ends: {trouble}")
         data = stream.held + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         stream.held, stream.held_since = data[end:], time.monotonic()
@@ -87,6 +89,10 @@ class Collector:
     def holding(self) -> bool:
         """Whether `release` should be called again within HOLD_SECONDS."""
         return any(stream.held for stream in self.streams)
+
+    def warn(self, line: str) -> None:
+        """Say a line of the launcher's own."""
+        self.relay.write(self._target, f"paceline: {line}\n".encode())
 
     def release(self) -> None:
         """Copy the unfinished lines that were held back long enough."""
