@@ -26,6 +26,7 @@ SwitchName=s2 Switches=s[0-1]
         ("tux", ["tux"]),
         ("tux[0-3,12],login", ["tux0", "tux1", "tux2", "tux3", "tux12", "login"]),
         ("a[08-10]", ["a08", "a09", "a10"]),
+        ("a[0-59],b[0-38]", [*(f"a{n}" for n in range(60)), *(f"b{n}" for n in range(39))]),
         ("r[0-1]n[1-2].x", ["r0n1.x", "r0n2.x", "r1n1.x", "r1n2.x"]),
     ],
 )

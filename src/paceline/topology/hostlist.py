@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import prod
 
 _ITEM = re.compile(r"(?:[^\[\],\s]|\[[^\[\]]*\])+")
 _PART = re.compile(r"\[([^\]]*)\]|([^\[]+)")
@@ -18,10 +19,7 @@ def expand(text: str, most: int) -> list[str]:
         raise ValueError(f"{text!r:.80} is no list of names; write it like tux[0-3,12] or tux0,tux1")
     for item in items:
         parts = [[literal] if literal else _numbers(inside, most) for inside, literal in _PART.findall(item)]
-        size = len(names)
-        for part in parts:
-            size = max(size, 1) * len(part)
-        if size > most:
+        if len(names) + prod(map(len, parts)) > most:
             raise ValueError(f"{text!r:.80} names more than {most} hosts")
         names += ["".join(chosen) for chosen in product(*parts)]
     return names
