@@ -200,6 +200,7 @@ def test_the_job_ends_with_its_launcher(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        ("-np 2 --host-discovery-script yes true", "the host discovery script yes printed more than 1024 KiB"),
         ("-np 2 --host-discovery-script false true", "the host discovery script false failed with code 1"),
         ("-np 2 --host-discovery-script /none true", "cannot start the host discovery script /none: No such file"),
         ("-np 2 --host-discovery-script 'echo a b' true", "false should print lines like host:2, got 'a b'"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
 
 from paceline.horovod.hosts import Slots, from_lines
@@ -15,7 +18,7 @@ PERIOD = 1.0
 _CALL_TIMEOUT = 30.0
 """Seconds that one call of the script may take."""
 _MAX_OUTPUT = 1 << 20
-"""Bytes of the script's output that are read."""
+"""Bytes that the script may print."""
 
 
 class Discovery:
@@ -56,22 +59,40 @@ class Discovery:
     def _call(self) -> Slots:
         name = f"the host discovery script {self._argv[0]}"
         try:
-            done = subprocess.run(
-                self._argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                timeout=_CALL_TIMEOUT,
-                env=self._environment,
-                check=False,
+            process = subprocess.Popen(
+                self._argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=self._environment
             )
-        except subprocess.TimeoutExpired:
-            raise ValueError(f"{name} took longer than {_CALL_TIMEOUT:g} s") from None
         except OSError as error:
             raise ValueError(f"cannot start {name}: {error.strerror}") from None
-        if done.returncode:
-            raise ValueError(f"{name} failed with code {done.returncode}")
-        text = done.stdout[:_MAX_OUTPUT].decode(errors="replace")
+        with process:
+            try:
+                data = _read(process, time.monotonic() + _CALL_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                raise ValueError(f"{name} took longer than {_CALL_TIMEOUT:g} s") from None
+            finally:
+                process.kill()
+        if len(data) > _MAX_OUTPUT:
+            raise ValueError(f"{name} printed more than {_MAX_OUTPUT >> 10} KiB")
+        if process.returncode:
+            raise ValueError(f"{name} failed with code {process.returncode}")
+        text = data.decode(errors="replace")
         return from_lines(text.splitlines(), self._slots, f"{name} should print lines like host:2")
+
+
+def _read(process: subprocess.Popen[bytes], end: float) -> bytes:
+    """Return what the process prints until it ends, or until that is too much. Raises TimeoutExpired at `end`."""
+    assert process.stdout is not None
+    data = b""
+    while len(data) <= _MAX_OUTPUT:
+        left = end - time.monotonic()
+        if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+            raise subprocess.TimeoutExpired(process.args, _CALL_TIMEOUT)
+        part = os.read(process.stdout.fileno(), _MAX_OUTPUT)
+        if not part:
+            process.wait(max(0.0, end - time.monotonic()))
+            break
+        data += part
+    return data
 
 
 class FixedHosts:
