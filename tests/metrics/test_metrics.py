@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -59,6 +60,19 @@ def get(port: int, path: str = "/metrics", token: str | None = TOKEN, method: st
     text = answer.read().decode()
     connection.close()
     return answer.status, text
+
+
+def test_steps_never_fall() -> None:
+    """When named steps begin, those that calls without names suggested do not count any more."""
+    known = iter([0.0, 199.0, 3.0, 4.0, 200.0])
+    collector = RankCollector(lambda: replace(FIGURES, steps=next(known)))
+    shown = [
+        next(
+            sample.value for family in collector.collect() for sample in family.samples if "steps_total" in sample.name
+        )
+        for _ in range(5)
+    ]
+    assert shown == [0.0, 199.0, 199.0, 200.0, 396.0]
 
 
 def test_the_figures(served: Server) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 
 from prometheus_client import Metric
@@ -22,6 +23,8 @@ class RankCollector(Collector):
 
     def __init__(self, figures: Callable[[], Figures]) -> None:
         self._figures = figures
+        self._last = self._counted = 0.0  # steps at the last scrape, and those that were shown
+        self._lock = threading.Lock()
 
     def describe(self) -> Iterable[Metric]:
         """Return no descriptions, so that no figures are taken before a scrape."""
@@ -35,7 +38,7 @@ class RankCollector(Collector):
         yield _counter(
             "exposed_seconds", "Time during which at least one caller waited.", rank, figures.exposed_ns / 1e9
         )
-        yield _counter("steps", "Training steps, see docs/how-to/seeing.md.", rank, figures.steps)
+        yield _counter("steps", "Training steps, see docs/how-to/seeing.md.", rank, self._steps(figures.steps))
         yield _counter("requests", "Named requests that ended.", rank, figures.requests)
         yield _counter(
             "arrived_last", "Named requests that this rank was the last to submit.", rank, figures.last_count
@@ -48,6 +51,16 @@ class RankCollector(Collector):
             moved.add_metric([rank, group.name], group.bytes)
         yield moved
         yield from _coordinators(figures, rank)
+
+    def _steps(self, known: float) -> float:
+        """Return the steps to show, a number that never falls.
+
+        What is `known` does fall where a better way to tell steps begins to work, which counts from then on.
+        """
+        with self._lock:
+            self._counted += max(0.0, known - self._last)
+            self._last = known
+            return self._counted
 
 
 def _coordinators(figures: Figures, rank: str) -> Iterable[Metric]:
