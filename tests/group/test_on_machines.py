@@ -205,8 +205,9 @@ def member(rank: int, host: str, kernel: str = "", cpus: str = "1") -> Any:
     from paceline.rendezvous import Member
 
     text = {"process": f"{rank:032x}", "ticket": "", "machine": f"boot-{host}", "place": f"{kernel}-{host}"}
-    rest = {"pid": 1, "pids": 1, "uid": 0, "address": "", "certain": True, "keyed": False, "protocol": 3, "speed": 0}
-    return Member(rank=rank, size=5, host=host, cpus=cpus, version="", network="", algorithm="", **text, **rest)
+    text |= dict.fromkeys(("version", "network", "algorithm", "compress", "address"), "")
+    rest = {"pid": 1, "pids": 1, "uid": 0, "certain": True, "keyed": False, "protocol": 3, "speed": 0}
+    return Member(rank=rank, size=5, host=host, cpus=cpus, **text, **rest)
 
 
 def test_places_follow_the_names_of_hosts(file: Path) -> None:

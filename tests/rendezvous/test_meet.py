@@ -233,6 +233,7 @@ def test_ranks_that_cannot_work_together_are_told_why() -> None:
     expect_everywhere([Rank(), Rank(process(version="2"))], "different versions of paceline")
     expect_everywhere([Rank(secret=b"s" * 16), Rank()], "PACELINE_SECRET is set on some ranks, but not on 1")
     expect_everywhere([Rank(process("m", "x")), Rank(process("m", "y"))], "PACELINE_MACHINE=m names different")
+    expect_everywhere([Rank(compress="bf16"), Rank()], "PACELINE_COMPRESS must mean the same on all ranks, but is bf16")
     twin = process()
     expect_everywhere([Rank(twin), Rank(twin)], "one process joined as several ranks")
 

@@ -174,6 +174,7 @@ def _introduction(rank: int, size: int, process: Process, settings: Settings) ->
         version=process.version,
         network=process.network[:1000],
         algorithm=settings.algorithm or "",
+        compress=settings.compress or "",
         speed=speed,
     )
 
@@ -190,6 +191,10 @@ def _likely_address(settings: Settings, size: int) -> tuple[str, bool, int]:
     except RendezvousError:
         return "", False, 0  # it matters only if the ranks turn out to be on several machines
     return choice.address, choice.certain, round(interfaces.speed(choice.interface) or 0)
+
+
+_ALIKE = (("network", "PACELINE_TOPOLOGY"), ("algorithm", "PACELINE_ALGORITHM"), ("compress", "PACELINE_COMPRESS"))
+"""The fields of members that must be the same on all ranks, and the settings that they come from."""
 
 
 def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[Member]], None]) -> dict[str, Any]:
@@ -212,7 +217,7 @@ def _agree(members: list[Member], settings: Settings, check: Callable[[Sequence[
     for member in members:
         if member.network.startswith("!"):
             raise RendezvousError(f"PACELINE_TOPOLOGY on {member}: {member.network[1:]}", member.culprit)
-    for field, setting in (("network", "PACELINE_TOPOLOGY"), ("algorithm", "PACELINE_ALGORITHM")):
+    for field, setting in _ALIKE:
         values = _by_value(members, field)
         if len(values) > 1:
             raise RendezvousError(f"{setting} must mean the same on all ranks, but is {_listed(values)}")

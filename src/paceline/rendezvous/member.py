@@ -44,6 +44,8 @@ class Member:
     with that file."""
     algorithm: str
     """The all-reduce of PACELINE_ALGORITHM, empty where it is not set."""
+    compress: str
+    """The codec of PACELINE_COMPRESS."""
     speed: int
     """Bytes per second of the interface at `address`, 0 where they are not known."""
 
@@ -150,6 +152,7 @@ _CHECKS: dict[str, Any] = {
     "machine": _text(r"[^\x00-\x1f]+", 255),
     "place": _text(r"[^\x00-\x1f]+", 255),
     "cpus": _text("[0-9a-f]+", 2048),
+    "compress": _text("[a-z0-9]*", 64),
     "address": _text("[0-9a-fA-F.:]*", 64),
     "certain": _flag,
     "keyed": _flag,
