@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.adapt import network
 from paceline.adapt.network import AssumedNetwork
+from paceline.plan.choose import pick
+from paceline.plan.cost import cost
 from paceline.topology import Link, Node, Topology, parse
 from paceline.topology.alike import alike
 from paceline.topology.discover import Placement
@@ -76,6 +79,24 @@ def test_a_link_that_is_faster_than_a_rank_can_measure_is_as_its_interface_says(
     fast = parse(THREE.replace("1 Gbit/s", "100 Gbit/s"))
     assert measured(fast, 0.1, 0.12)[1] == ""
     assert measured(fast, 0.01, 0.1)[1].startswith("alpha 1 Gbit/s up / ")
+
+
+@pytest.mark.parametrize("collective", ["all_reduce", "all_gather", "reduce_scatter"])
+def test_the_seconds_of_any_size_are_those_of_its_plan_which_is_made_once(
+    collective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assumed = AssumedNetwork(Placement(parse(THREE), tuple(range(4))))
+    assumed.prepare()
+    sizes = [*(1 << power for power in range(27)), 3, 5000, 1_000_001]
+    expected = []
+    for nbytes in sizes:
+        choice = pick("all_reduce" if collective == "all_reduce" else "all_gather", parse(THREE), nbytes)
+        chunk = choice.chunk or nbytes if collective == "all_reduce" else nbytes
+        price = cost(choice.plan, parse(THREE), nbytes, chunk)
+        expected.append((price.line if collective == "all_reduce" else price.all_gather).seconds(nbytes))
+    monkeypatch.setattr(network, "choose", None)  # nothing is planned in the way of a call
+    monkeypatch.setattr(network, "cost", None)
+    assert [assumed.seconds(collective, nbytes) for nbytes in sizes] == pytest.approx(expected, rel=1e-12)
 
 
 def uplinks(*speeds: float) -> Topology:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from paceline.calibration import adapt as fitted
-from paceline.plan.choose import pick
-from paceline.plan.cost import cost
+from paceline.plan.choice import Choice, serving
+from paceline.plan.choose import choose
+from paceline.plan.cost import Line, cost
+from paceline.plan.network import Network
 from paceline.plan.relabel import relabel
 from paceline.topology import Link, Topology
 from paceline.topology.alike import alike
@@ -21,33 +24,45 @@ _USUAL = 32 << 20
 """Bytes of the all-reduce by which plans are compared."""
 
 
+class _Priced(NamedTuple):
+    """The plans of a collective for all sizes, and by their limits the seconds of each as a function of the size."""
+
+    choices: tuple[Choice, ...]
+    lines: Mapping[int, Line]
+
+
 class AssumedNetwork:
     """What the plans of a group take its network for: rank `placement.ranks[i]` sits at place i of the topology."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
-        self._seconds: dict[tuple[str, int], float] = {}
+        self._priced: dict[str, _Priced] = {}
+
+    def prepare(self) -> None:
+        """Make the plans whose seconds will be asked for, which takes tens of milliseconds each."""
+        for collective in ("all_reduce", "all_gather"):
+            self._of(collective)
 
     def seconds(self, collective: str, nbytes: int) -> float:
         """The seconds that an all-reduce, all-gather or reduce-scatter should take.
 
         nbytes: the size of the whole buffer; that is all ranks' parts together for the last two.
         """
-        key = collective, nbytes
-        if key not in self._seconds:
-            topology = self.placement.topology
-            whole = collective == "all_reduce"
-            choice = pick("all_reduce" if whole else "all_gather", topology, nbytes)
-            if whole:
-                line = cost(choice.plan, topology, nbytes, choice.chunk or nbytes).line
-            else:  # a reduce-scatter is an all-gather backwards
-                line = cost(choice.plan, topology, nbytes, nbytes).all_gather
-            self._seconds[key] = line.seconds(nbytes)
-        return self._seconds[key]
+        priced = self._of("all_reduce" if collective == "all_reduce" else "all_gather")
+        choice = serving(priced.choices, nbytes)
+        line = priced.lines[choice.limit]
+        if collective != "all_reduce" or not choice.chunk:
+            line = replace(line, chunk=nbytes)
+        return line.seconds(nbytes)
+
+    def _of(self, collective: str) -> _Priced:
+        if collective not in self._priced:
+            self._priced[collective] = _price(collective, self.placement.topology)
+        return self._priced[collective]
 
     def slower(self, now: Placement) -> float:
         """How many times as long a large all-reduce by the present plan should take if the network is `now`."""
-        choice = pick("all_reduce", self.placement.topology, _USUAL)
+        choice = serving(self._of("all_reduce").choices, _USUAL)
         place = {rank: place for place, rank in enumerate(now.ranks)}
         plan = relabel(choice.plan, [place[rank] for rank in self.placement.ranks])
         there = cost(plan, now.topology, _USUAL, choice.chunk or _USUAL).line
@@ -71,6 +86,16 @@ class AssumedNetwork:
             known = before.get(name)
             news.append(f"{name} {speeds(link)} ({'new' if known is None else f'taken for {speeds(known)}'})")
         return now, ", ".join(news)
+
+
+def _price(collective: str, topology: Topology) -> _Priced:
+    choices = choose(collective, topology)
+    network = Network(topology)
+    costs = {choice.limit: cost(choice.plan, network, _USUAL, choice.chunk or _USUAL) for choice in choices}
+    if collective == "all_reduce":
+        return _Priced(choices, {limit: each.line for limit, each in costs.items()})
+    # A reduce-scatter is an all-gather backwards.
+    return _Priced(choices, {limit: each.all_gather for limit, each in costs.items()})
 
 
 def _other(link: Link, known: Link, factor: float) -> bool:

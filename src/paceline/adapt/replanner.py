@@ -46,6 +46,7 @@ class Replanner:
         self._native = native
         self._measure, self._plans = measure, plans
         self._assumed = AssumedNetwork(placement)
+        self._assumed.prepare()  # and not between two operations of the program
         machines = sum(1 for _ in placement.topology.machines())
         prices = (fitted.PRICE, fitted.PRICE_OF_SWITCHES) if machines >= LEAST_MACHINES else (fitted.PRICE,)
         self._drift = Drift(*prices)
@@ -80,6 +81,7 @@ class Replanner:
         if news:
             self._native.set_plans(self._plans(placement))
             self._assumed = AssumedNetwork(placement)
+            self._assumed.prepare()
         self._drift.measured(bool(news))
         if self._native.rank == 0:
             log.warning(
