@@ -75,12 +75,12 @@ def _check_plain(text: str) -> None:
     """Raise ValueError for aliases, of which a few lines can stand for billions, and for more levels than it has."""
     level = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark is not None else 1
         if isinstance(event, yaml.AliasEvent):
-            line = event.start_mark.line + 1
             raise ValueError(f"line {line}: aliases (*{event.anchor}) are not supported; write the value out")
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if level > _DEEPEST:
-            raise ValueError(f"line {event.start_mark.line + 1}: it has two levels, section and key, and not {level}")
+            raise ValueError(f"line {line}: it has two levels, section and key, and not {level}")
 
 
 def _entries(found: Any) -> Iterator[tuple[str, str, Any]]:

@@ -9,6 +9,7 @@ import os
 import selectors
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 from paceline.launch.outlet import Outlet
 
@@ -153,9 +154,9 @@ class _Spoken(io.TextIOBase):
         return len(text)
 
 
-def _number(stream: io.TextIOBase | object) -> int | None:
+def _number(stream: TextIO) -> int | None:
     try:
-        return stream.fileno()  # type: ignore[attr-defined, no-any-return]
+        return stream.fileno()
     except (AttributeError, OSError, ValueError):  # no stderr, or one that has no descriptor
         return None
 
