@@ -136,15 +136,6 @@ def faster(topology: Topology, factor: float) -> Topology:
     return _relinked(topology, lambda link: replace(link, up=factor * link.up, down=factor * link.down))
 
 
-def regrouped(topology: Topology, factor: float) -> Topology | None:
-    """Return as many ranks on machines of `factor` times as many; None if they do not fit, or share no machine then."""
-    per_machine, link = like(topology)
-    count = round(per_machine * factor)
-    if count < 1 or count == per_machine or topology.world <= count or topology.world % count:
-        return None
-    return uniform(topology.world, count, link)
-
-
 def _relinked(topology: Topology, change: Callable[[Link], Link], names: Set[str] | None = None) -> Topology:
     """The topology with changed links above the machines and switches of these names; None stands for all."""
 

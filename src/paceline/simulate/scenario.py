@@ -12,7 +12,8 @@ from paceline.settings.parsers import POLICIES
 from paceline.simulate.answer import WARM_UP, Answer, answer
 from paceline.simulate.goal import schedule
 from paceline.simulate.job import Job, Moments, moments
-from paceline.simulate.network import between_machines, faster, regrouped
+from paceline.simulate.network import between_machines, faster
+from paceline.simulate.regrouping import regrouped
 from paceline.simulate.workload import DIVIDED, IN_ORDER, SHARED, Workload
 from paceline.topology import Topology
 
