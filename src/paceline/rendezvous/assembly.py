@@ -19,7 +19,7 @@ from paceline.rendezvous import failure
 from paceline.rendezvous.absent import NAMED, absent
 from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 from paceline.rendezvous.machine import is_dead
-from paceline.rendezvous.member import LONGEST_RECORD, Member, decode
+from paceline.rendezvous.member import LONGEST_RECORD, Member, decode, objects
 from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.store import LOST, Store, TimedStore
 
@@ -44,6 +44,7 @@ class Assembly:
         self._store = store
         self._prefix = "paceline/"
         self._members: Sequence[Member] = ()
+        self._lost: RendezvousError | None = None  # what was wrong with the store
         self._present = ""  # rank 0's ticket in this meeting, "" before it is known
         self.failed_elsewhere = False
         """Whether another rank gave up, and its reason was raised here."""
@@ -69,7 +70,7 @@ class Assembly:
         if "error" in answer:
             used.update(answer.get("tickets", []))
             raise failure.from_json(answer)
-        members = [Member.from_json(value, rank) for rank, value in enumerate(_objects(answer, "members"))]
+        members = [Member.from_json(value, rank) for rank, value in enumerate(objects(answer, "members"))]
         if len(members) != self.size:
             raise RendezvousError(f"this rank expects {self.size} ranks, rank 0 expects {len(members)}")
         self._members = members
@@ -96,7 +97,7 @@ class Assembly:
             self._set(everybody, {"list": values})
             return values
         self._await_key(everybody, deadline, what)
-        values = _objects(self._get(everybody, what, LONGEST_RECORD * self.size), "list")
+        values = objects(self._get(everybody, what, LONGEST_RECORD * self.size), "list")
         if len(values) != self.size:
             raise RendezvousError(f"{what} in the store is malformed")
         return values
@@ -191,8 +192,10 @@ class Assembly:
         """Answer rank 0's ticket once there is a new one."""
         try:
             first, _ = self._peek(0)
-        except RendezvousError:  # a malformed one; rank 0 overwrites it
-            return
+        except RendezvousError:
+            if self._lost is not None:
+                raise
+            return  # a malformed one, which rank 0 overwrites
         if first is not None and first.ticket not in used and first.ticket != self._present:
             self._present = first.ticket
             self._write(me)
@@ -210,7 +213,7 @@ class Assembly:
             if not self._present or not self._has(key):
                 return False
             answer = self._get(key, "the list of ranks", LONGEST_RECORD * (self.size + 1))
-            tickets = answer.get("tickets") or [value.get("ticket") for value in _objects(answer, "members")]
+            tickets = answer.get("tickets") or [value.get("ticket") for value in objects(answer, "members")]
             if me.ticket in tickets:
                 answers.append(answer)
             return bool(answers)
@@ -225,6 +228,8 @@ class Assembly:
             try:
                 member, answers = (me, "") if rank == self.rank else self._peek(rank)
             except RendezvousError:
+                if self._lost is not None:
+                    raise
                 continue
             # Who has come does not answer rank 0 before rank 0 has come, too.
             fresh = answers == self._present or (self.rank != 0 and answers in ("", member.ticket if member else ""))
@@ -261,35 +266,30 @@ class Assembly:
         return absent(hosts, self.size, knows_all, within, self._meet_at)
 
     def _has(self, key: str) -> bool:
-        with _naming_the_store():
+        with self._asking():
             return self._requests().check([key])
 
     def _get(self, key: str, what: str, longest: int = LONGEST_RECORD) -> dict[str, Any]:
-        with _naming_the_store():
+        with self._asking():
             data = self._requests().get(key)
         return decode(data, longest, what)
 
     def _set(self, key: str, value: dict[str, Any]) -> None:
-        with _naming_the_store():
+        with self._asking():
             self._requests().set(key, json.dumps(value).encode())
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Raise what goes wrong with the store as a RendezvousError, and remember it."""
+        try:
+            yield
+        except RendezvousError as error:
+            self._lost = error
+            raise
+        except Exception as error:
+            self._lost = RendezvousError(f"the store that the ranks meet through failed: {error}")
+            raise self._lost from error
 
     def _requests(self) -> Store:
         """The store, whose requests end with the meeting."""
         return self._store.within(self.deadline.later(LAST_WORDS))
-
-
-@contextmanager
-def _naming_the_store() -> Iterator[None]:
-    try:
-        yield
-    except RendezvousError:
-        raise
-    except Exception as error:
-        raise RendezvousError(f"the store that the ranks meet through failed: {error}") from error
-
-
-def _objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    found = value.get(name)
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise RendezvousError(f"the list of {name} in the store is malformed")
-    return found

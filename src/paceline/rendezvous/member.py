@@ -116,6 +116,14 @@ def decode(data: bytes, longest: int, what: str) -> dict[str, Any]:
         raise RendezvousError(f"{what} in the store is malformed: {error}") from None
 
 
+def objects(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the list of JSON objects that is called `name` in `value`. Raises RendezvousError if it is malformed."""
+    found = value.get(name)
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise RendezvousError(f"the list of {name} in the store is malformed")
+    return found
+
+
 def _text(pattern: str, longest: int) -> Any:
     def check(value: Any) -> str:
         if not isinstance(value, str) or len(value) > longest or not re.fullmatch(pattern, value):
