@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.formats.files import open_file, write_file
+from paceline.formats.files import open_file, resolved, write_file
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make another user's files")
 NOBODY = 65534
@@ -56,8 +56,9 @@ def test_the_link_of_another_user_is_refused(tmp_path: Path) -> None:
     link.symlink_to(victim)
     os.lchown(link, NOBODY, NOBODY)
     assert trouble(link) == f"{link} is a link of another user"
-    with pytest.raises(PermissionError, match="is a link of another user"):
-        open_file(link)
+    for opened in (open_file, resolved):
+        with pytest.raises(PermissionError, match="is a link of another user"):
+            opened(link)
     assert victim.read_text() == "mine" and link.is_symlink()
 
 

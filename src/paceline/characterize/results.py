@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from paceline.characterize.row import Configuration, Row
+from paceline.formats.files import resolved
 from paceline.options.usage import UsageError
 
 FORMAT = "paceline characterize 1"
@@ -49,7 +50,7 @@ class Results:
                     raise UsageError(f"cannot write {self._file}: {error.strerror}") from None
 
     def _append(self, file: Path, line: bytes) -> None:
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT, 0o666)
+        descriptor = os.open(resolved(file), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             os.pwrite(descriptor, line, self._end)
             self._end += len(line)

@@ -43,6 +43,11 @@ def write_file(path: Path, content: str | bytes) -> None:
         _put(os.open(place, _EMPTIED), data)
 
 
+def resolved(path: Path) -> Path:
+    """Return what the links from `path` lead to, to be opened with O_NOFOLLOW. Raises OSError as `write_file`."""
+    return _place(path)[0]
+
+
 def open_file(path: Path) -> int:
     """Return a descriptor of the emptied plain file at `path`, which is made if it is missing, or of a device there.
 
