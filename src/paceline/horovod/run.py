@@ -69,6 +69,8 @@ def _run(options: argparse.Namespace) -> int:
     ranks = _ranks(options, hosts)
     everyone = placed(hosts or {"localhost": ranks}, ranks)
     if elsewhere(hosts, ranks) or options.output_filename is not None:
+        count = ", ".join(f"{host}:{everyone.count(host)}" for host in dict.fromkeys(everyone))
+        say(f"{ranks} ranks on {count}")  # not once signals are watched, as its reader may stall
         return _watch(lambda collector: _spread(options, everyone, env, collector))
     from paceline.cpu.budget import available
     from paceline.launch.arguments import Arguments
@@ -93,7 +95,6 @@ def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], 
     far = next((host for host in hosts if not is_here(host)), None)
     address = "127.0.0.1" if far is None else own_address(options, far)
     starter = Starter(options.command, env, Ssh(options.ssh_port, options.ssh_identity_file), is_here)
-    say(f"{len(hosts)} ranks on {', '.join(f'{host}:{hosts.count(host)}' for host in dict.fromkeys(hosts))}")
     return MultiHostJob(
         starter, hosts, is_here, address, new_mark(), collector, output_folder(options), rank_variables(hosts)
     )
