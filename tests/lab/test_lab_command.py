@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -165,6 +166,26 @@ def test_an_interrupted_lab_leaves_nothing(cluster: Path, number: signal.Signals
     running.communicate(timeout=DEADLINE)
     assert running.returncode == 128 + number
     assert not [pid for pid in pids if alive(pid)]
+    assert not namespaces(running)
+
+
+@pytest.mark.needs("a lab")
+def test_signals_end_a_lab_whose_output_nobody_reads(cluster: Path) -> None:
+    reading, writing = os.pipe()
+    words = command("lab", cluster, "--", "sh", "-c", "while :; do echo more; done")
+    running = subprocess.Popen(words, stdout=writing, stderr=writing, env=ENVIRONMENT)
+    try:
+        wait_until(lambda: not select.select([], [writing], [], 0)[1], "the pipe is not full")
+        running.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(1)  # its grace is 10 s
+        running.send_signal(signal.SIGINT)
+        assert running.wait(DEADLINE) == 128 + signal.SIGINT
+    finally:
+        running.kill()
+        running.wait()
+        os.close(reading)
+        os.close(writing)
     assert not namespaces(running)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from paceline import topology
 from paceline.lab import report
-from paceline.lab.lab import INSIDE, Lab
+from paceline.lab.lab import INSIDE, Lab, Traffic
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
 from paceline.lab.shaping import Discipline, Queue
@@ -59,15 +59,19 @@ def command(
     Afterwards the bytes that crossed each uplink are shown, and everything is removed. Exit code: that of the first
     machine that failed, 124 after --timeout, 2 where the lab can't be made.
     """
+    traffic: list[Traffic] = []
+
+    def conclude(lab: Lab) -> None:
+        traffic.extend(lab.traffic())
+        Console(stderr=True).print(report.table(lab, traffic))
+
     try:
         if INSIDE in os.environ:
             raise Unavailable("this is a machine of a lab already; run `paceline lab` outside of it.")
         with Lab(topology.read(file), file, queue=Queue(_queue_seconds(queue), discipline)) as lab:
-            code = run(lab, words, os.environ, timeout)
-            traffic = lab.traffic()
+            code = run(lab, words, os.environ, timeout, lambda: conclude(lab))
     except (Unavailable, ValueError) as reason:
         raise UsageError(str(reason)) from None
-    Console(stderr=True).print(report.table(lab, traffic))
     write(json_file, lambda: json.dumps(report.records(lab, traffic), indent=1) + "\n")
     return code
 

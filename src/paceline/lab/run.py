@@ -6,7 +6,7 @@ import os
 import selectors
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 from paceline.lab.lab import Lab
@@ -20,10 +20,13 @@ _GRACE_SECONDS = 10.0
 _PIPE = subprocess.PIPE
 
 
-def run(lab: Lab, command: Sequence[str], environ: Mapping[str, str], timeout: float) -> int:
+def run(
+    lab: Lab, command: Sequence[str], environ: Mapping[str, str], timeout: float, conclude: Callable[[], None]
+) -> int:
     """Run `command` on every machine of a lab that was entered, and return the exit code to leave with.
 
-    environ: the environment that the machines inherit. timeout: seconds after which all machines are ended.
+    environ: the environment that the machines inherit. timeout: seconds after which all machines are ended. conclude:
+    prints what else is to be said at the end.
 
     The first machine reads this process's standard input. The code is that of the first machine that failed (128 + n
     for signal n), or 124 after the timeout. Every process that the machines started has ended when it returns; if this
@@ -44,6 +47,7 @@ def run(lab: Lab, command: Sequence[str], environ: Mapping[str, str], timeout: f
                     say(f"stopped after {timeout:g} s; --timeout allows more")
                 elif job.failed is not None and not signals.received:
                     say(f"first to fail: {job.failed}")
+                conclude()
         finally:
             finish(selector, signals, output, output.relay)
     return code
