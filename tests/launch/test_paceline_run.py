@@ -258,6 +258,15 @@ def test_a_pipe_that_lets_nobody_wait_gets_all_lines(tmp_path: Path) -> None:
     assert [line for line in said.splitlines() if line.startswith("line ")] == [f"line {n}" for n in range(20000)]
 
 
+def test_a_launcher_without_stderr_runs_its_job(tmp_path: Path) -> None:
+    script = program(tmp_path, "import sys\nprint('lost', file=sys.stderr)\nprint('seen')")
+    words = [sys.executable, "-m", "paceline", "run", "-n", "1", "--direct", str(script)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *words], stdout=subprocess.PIPE, env=environment(), timeout=DEADLINE
+    )
+    assert done.returncode == 0 and b"seen" in done.stdout.splitlines()
+
+
 def test_a_signal_ends_a_job_whose_output_nobody_reads(tmp_path: Path) -> None:
     """A pager that waits for its user, or a terminal that was stopped, keeps nothing from ending."""
     script = program(tmp_path, "import sys\nwhile True: print('x' * 200, file=sys.stderr)")

@@ -20,7 +20,10 @@ class Outlet:
     """
 
     def __init__(self, target: int, moved: Callable[[], object] = lambda: None) -> None:
-        self._target = os.dup(target)
+        try:
+            self._target = os.dup(target)
+        except OSError:  # this process was started without it
+            self._target = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         self._moved = moved
         self._waiting = bytearray()
         self._closing = False
