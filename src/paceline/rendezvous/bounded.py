@@ -29,13 +29,16 @@ class Answers:
         self._who, self._stall = who, stall
         self._calls: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[bool, Any]]] | None] = SimpleQueue()
         self._silent: RendezvousError | None = None
-        threading.Thread(target=_answer, args=(self._calls,), name="paceline-store", daemon=True).start()
+        self._unanswered = False
+        self._thread = threading.Thread(target=_answer, args=(self._calls,), name="paceline-store", daemon=True)
+        self._thread.start()
 
     def await_(self, call: Callable[[], T], deadline: Deadline) -> T:
         """Return what `call` returns, or raise what it raises; RendezvousError if it does neither until `deadline`."""
         if self._silent is not None:
             raise self._silent
         answer: SimpleQueue[tuple[bool, Any]] = SimpleQueue()
+        self._unanswered = True
         self._calls.put((call, answer))
         reminder = Reminder(self._stall)
         while True:
@@ -51,14 +54,17 @@ class Answers:
                     )
                     raise self._silent from None
                 reminder.check(lambda: f"{self._who} does not answer")
+        self._unanswered = False
         if not good:
             raise value
         result: T = value
         return result
 
     def close(self) -> None:
-        """End the thread once its call is over."""
+        """End the thread, at once unless a call of its own is not over yet."""
         self._calls.put(None)
+        if not self._unanswered:
+            self._thread.join()
 
 
 def _answer(calls: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[bool, Any]]] | None]) -> None:
