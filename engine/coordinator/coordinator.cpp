@@ -116,7 +116,7 @@ std::vector<std::string> Coordinator::warnings() {
 }
 
 void Coordinator::close() {
-  {
+  if (!loop_.inherited()) {
     const auto lock = loop_.enter();
     leave();
   }

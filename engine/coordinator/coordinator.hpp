@@ -69,6 +69,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   // Engine::serve then returns this id.
   std::uint64_t stops_id() const { return batches_.stops_id(); }
   // Requests that are not over fail, here and on ranks where they need this one. An engine that closes calls this.
+  // Does nothing in a forked child.
   void close();
   // Takes no lock: whether nothing can be handed in any more because somebody has closed it.
   bool closed() const { return closed_; }

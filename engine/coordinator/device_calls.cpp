@@ -5,6 +5,8 @@
 #include <exception>
 #include <new>
 #include <numeric>
+#include <thread>
+#include <tuple>
 #include <utility>
 
 #include "device/moment.hpp"
@@ -62,6 +64,7 @@ void DeviceCalls::leave() {
 }
 
 void DeviceCalls::close() {
+  if (loop_.inherited()) return forget_after_fork();
   const std::lock_guard only(closing_);
   if (thread_.joinable()) thread_.join();
   last_spare_.reset();
@@ -75,6 +78,15 @@ void DeviceCalls::close() {
     }
     entry_.reset();
   });
+}
+
+// The thread does not exist in a child, and the device serves no child: nothing is waited for or given back.
+void DeviceCalls::forget_after_fork() {
+  new (&came_) std::condition_variable();
+  std::ignore = new std::thread(std::move(thread_));
+  std::ignore = new device::Handed(std::move(last_spare_));
+  std::ignore = on_device_.release();
+  std::ignore = entry_.release();
 }
 
 void DeviceCalls::serve() {

@@ -55,6 +55,7 @@ class DeviceCalls {
   void close();
 
  private:
+  void forget_after_fork();
   void serve();
   std::vector<Handle> start(const DeviceCall& call);
   device::Handed reduce_packed(const DeviceCall& call);

@@ -74,6 +74,11 @@ double DeviceGroup::timed(Path path, std::size_t bytes) {
 
 // The stream need not wait for calls that are not over. If it does not come to its end even so, what it uses must stay.
 void DeviceGroup::close() {
+  if (engine_->host().inherited()) {  // the device serves no forked child, which gives nothing back
+    std::ignore = staging_.release();
+    std::ignore = neighbours_.release();
+    return;
+  }
   const std::lock_guard only(mutex_);
   if (neighbours_ == nullptr) return;
   try_to([&] {  // or the context is gone, and everything with it

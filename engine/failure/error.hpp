@@ -10,7 +10,15 @@
 
 namespace paceline {
 
-enum class ErrorKind : std::uint8_t { none, peer_lost, mismatch, timeout, aborted, invalid };
+enum class ErrorKind : std::uint8_t {
+  none,
+  peer_lost,
+  mismatch,
+  timeout,
+  aborted,
+  invalid,
+  refused,  // nothing was begun, and no group fails because of it
+};
 
 struct Error {
   ErrorKind kind = ErrorKind::none;

@@ -43,8 +43,7 @@ std::size_t small_part(std::size_t size) { return std::min(size / 2, std::size_t
 Arena::Arena(std::size_t bytes)
     : fd_(create_shared_memory("paceline-arena",
                                std::max(kSmallest, rounded_up(bytes > 0 ? bytes : default_size(), kHugePage)))),
-      mapping_(Mapping::whole(fd_.get())),
-      owner_(::getpid()) {
+      mapping_(Mapping::whole(fd_.get())) {
   const std::size_t middle = small_part(size());
   ::madvise(base() + middle, size() - middle, MADV_HUGEPAGE);
   small_free_[rounded_up(sizeof(ArenaHeader), kPage)] = middle - rounded_up(sizeof(ArenaHeader), kPage);
@@ -54,7 +53,7 @@ Arena::Arena(std::size_t bytes)
 std::byte* Arena::allocate(std::size_t bytes) {
   const bool large = bytes >= kHugePage;
   const std::size_t step = large ? kHugePage : bytes >= kPage ? kPage : kCacheLine;
-  if (bytes > size() || ::getpid() != owner_) throw std::bad_alloc();
+  if (bytes > size() || origin_.inherited()) throw std::bad_alloc();
   const std::size_t wanted = rounded_up(std::max<std::size_t>(bytes, 1), step);
   const std::lock_guard lock(mutex_);
   Blocks& free = large ? large_free_ : small_free_;
@@ -84,7 +83,7 @@ bool Arena::use_huge_pages(const std::byte* memory, std::size_t bytes) const {
 void Arena::populate(std::byte* memory, std::size_t bytes) { ::madvise(memory, bytes, kPopulateWrite); }
 
 void Arena::release(std::byte* memory) {
-  if (::getpid() != owner_) return;
+  if (origin_.inherited()) return;
   const std::lock_guard lock(mutex_);
   const auto found = used_.find(offset_of(memory));
   if (found == used_.end() || found->second.retired) return;
@@ -115,6 +114,7 @@ void Arena::put_back(Blocks& free, std::size_t offset, std::size_t bytes) {
 }
 
 void Arena::retire(const std::byte* inside) {
+  if (origin_.inherited()) return;
   const std::lock_guard lock(mutex_);
   auto after = used_.upper_bound(offset_of(inside));
   if (after == used_.begin()) return;
@@ -145,6 +145,7 @@ bool Arena::touches_detached(const std::byte* begin, std::size_t bytes) const {
 }
 
 std::size_t Arena::allocated() const {
+  if (origin_.inherited()) return 0;
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
   for (const auto& [offset, used] : used_) bytes += used.bytes;

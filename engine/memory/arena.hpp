@@ -4,8 +4,6 @@
 // memory and vanishes with its last holder, however that ends.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +13,7 @@
 
 #include "memory/cache.hpp"
 #include "memory/descriptor.hpp"
+#include "memory/origin.hpp"
 
 namespace paceline {
 
@@ -52,7 +51,8 @@ class Arena {
   static void populate(std::byte* memory, std::size_t bytes);
   // Gives memory back; large blocks go back to the system at once. In a forked child it does nothing.
   void release(std::byte* memory);
-  // Gives memory up, but keeps its place for ever: a peer that gave up in the middle may still write to it.
+  // Gives memory up, but keeps its place for ever: a peer that gave up in the middle may still write to it. In a forked
+  // child it does nothing.
   void retire(const std::byte* inside);
 
   // Makes the pages of a block that these bytes lie in private to this process, with what they hold, and retires the
@@ -70,6 +70,7 @@ class Arena {
   }
   std::byte* at(std::uint64_t offset) const { return base() + offset; }
   std::size_t size() const { return mapping_.size(); }
+  // The bytes of all blocks; 0 in a forked child.
   std::size_t allocated() const;
 
  private:
@@ -81,7 +82,7 @@ class Arena {
 
   Descriptor fd_;
   Mapping mapping_;
-  const pid_t owner_;
+  const Origin origin_;
   mutable std::mutex mutex_;
   Blocks small_free_;
   Blocks large_free_;

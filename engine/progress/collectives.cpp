@@ -141,6 +141,7 @@ Handle all_reduce(Engine& engine, Group& group, const std::byte* source, std::by
       lead(group, plan, operation, source, to, count, dtype, op, factor);
     });
   }
+  if (engine.host().inherited()) engine.refuse_child();
   if (source != to && count > 0) std::memcpy(to, source, bytes);  // a network is slower than this
   return engine.run<MessageOperation>(group, what, bytes, mode, [&](MessageOperation& operation) {
     operation.algorithm = plan.algorithm;

@@ -40,7 +40,14 @@ Engine::~Engine() {
   untrack_for_fork(this);
 }
 
+void Engine::refuse_child() const {
+  throw Failure(ErrorKind::refused, "this process was forked from process " + std::to_string(origin_.pid()) +
+                                        ", whose Paceline links it cannot use: communicate in the parent, or start "
+                                        "workers with the spawn method");
+}
+
 Sleepers::Lock Engine::enter() {
+  if (inherited()) refuse_child();
   auto lock = lock_.take();
   // What the caller changes may leave an operation with acknowledgements alone to wait for, and peers do not ring for
   // these yet.
@@ -95,6 +102,7 @@ std::shared_ptr<Group> Engine::make_group(std::uint64_t channel, int rank, const
 }
 
 void Engine::remove_group(Group& group) {
+  if (inherited()) return;
   auto lock = enter();
   const Leaving leaving(*this);
   const auto open = groups_.find(group.channel);
@@ -311,6 +319,7 @@ void Engine::close() {
 }
 
 Error Engine::end() {
+  if (inherited()) return {};
   auto lock = enter();
   if (closed_) return {};
   leave_groups(groups_.all());
@@ -389,10 +398,11 @@ void Engine::read_if_idle() {
   sockets_.poll();
 }
 
-void Engine::forget_after_fork() {
+void Engine::after_fork_in_child() {
   for (auto& peer : peers_) peer->link->forget_after_fork();
-  sleepers_.wakeups().close();
+  sleepers_.forget_after_fork();
   questions_.forget_after_fork();
+  lock_.give_back();
 }
 
 }  // namespace paceline

@@ -2,6 +2,8 @@
 //
 // One lock guards everything. A caller that waits for an operation (`wait`) moves all operations on. The thread in
 // `serve` moves them on while no caller waits, and steps aside while one does.
+//
+// In a forked child every call throws Failure (refused), but for `close` and `remove_group`, which do nothing there.
 #pragma once
 
 #include <chrono>
@@ -16,6 +18,7 @@
 #include "execute/group.hpp"
 #include "link/shm.hpp"
 #include "memory/arena.hpp"
+#include "memory/origin.hpp"
 #include "progress/active_operations.hpp"
 #include "progress/deadlines.hpp"
 #include "progress/delivery.hpp"
@@ -113,6 +116,8 @@ class Engine final : private LoopHost {
   void abort(Group& group, const std::string& reason);
   // Removes all groups, see `remove_group`, and says goodbye to the peers.
   void close();
+  // Throws Failure (refused), because this process is a forked child.
+  [[noreturn]] void refuse_child() const;
   // For the coordinators that take part in the loop.
   LoopHost& host() { return *this; }
 
@@ -134,11 +139,15 @@ class Engine final : private LoopHost {
   std::vector<Question> questions();
   void answer(const Question& question, std::string_view content);
   int questions_descriptor() const { return questions_.descriptor(); }
-  // Closes every descriptor in a forked child, so that the peers of this rank notice when it dies.
-  void forget_after_fork();
+  // Around a fork nothing is moved on, so that a child does not inherit a lock that nobody in it gives back.
+  void before_fork() { lock_.take().release(); }
+  void after_fork_in_parent() { lock_.give_back(); }
+  // Closes every descriptor, so that the peers of this rank notice when it dies.
+  void after_fork_in_child();
 
  private:
   Sleepers::Lock enter() override;
+  bool inherited() const override { return origin_.inherited(); }
   bool closed() const override { return closed_; }
   const std::shared_ptr<Arena>& arena() const override { return arena_; }
   void admit(LoopGuest& guest) override { guests_.admit(guest); }
@@ -184,6 +193,7 @@ class Engine final : private LoopHost {
 
   const std::shared_ptr<Arena> arena_;
   const std::string description_;
+  const Origin origin_;
   EngineLock lock_;
   std::vector<std::byte> workspace_;  // of the operation that is being stepped
   bool closed_ = false;

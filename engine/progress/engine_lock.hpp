@@ -19,6 +19,8 @@ class EngineLock {
     }
     return lock;
   }
+  // Unlocks for a caller of `take` that has released what it got.
+  void give_back() { mutex_.unlock(); }
   // Whether another thread waits for the lock.
   bool is_contended() const { return contenders_.load(std::memory_order_relaxed) > 0; }
   // Gives the lock, and the CPU, to another thread for a moment.

@@ -17,10 +17,16 @@ std::vector<Engine*>& engines() {
   return all;
 }
 
-void before_fork() { engines_mutex.lock(); }
-void after_fork_in_parent() { engines_mutex.unlock(); }
+void before_fork() {
+  engines_mutex.lock();
+  for (Engine* engine : engines()) engine->before_fork();
+}
+void after_fork_in_parent() {
+  for (Engine* engine : engines()) engine->after_fork_in_parent();
+  engines_mutex.unlock();
+}
 void after_fork_in_child() {
-  for (Engine* engine : engines()) engine->forget_after_fork();
+  for (Engine* engine : engines()) engine->after_fork_in_child();
   engines_mutex.unlock();
 }
 

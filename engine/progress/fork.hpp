@@ -1,5 +1,5 @@
 // A forked child, for example a data loader's worker, must not keep this rank's sockets open: peers would not see the
-// rank die.
+// rank die. See Origin for what else it must not do.
 #pragma once
 
 namespace paceline {

@@ -29,7 +29,10 @@ class LoopHost {
  public:
   virtual ~LoopHost() = default;
 
+  // Throws Failure (refused) in a forked child.
   virtual std::unique_lock<std::mutex> enter() = 0;
+  // Whether this process is a forked child of the one that made it, and has to leave it alone.
+  virtual bool inherited() const = 0;
   virtual bool closed() const = 0;
   virtual const std::shared_ptr<Arena>& arena() const = 0;
 

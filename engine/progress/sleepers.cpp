@@ -1,6 +1,7 @@
 #include "progress/sleepers.hpp"
 
 #include <atomic>
+#include <new>
 
 namespace paceline {
 
@@ -30,6 +31,13 @@ void Sleepers::wake_listener() {
   if (!listening_) return;
   server_listens_ = idle_listener_ = false;
   wakeups_.wake();
+}
+
+// A condition variable that is destroyed waits for those that sleep on it.
+void Sleepers::forget_after_fork() {
+  new (&others_) std::condition_variable();
+  new (&aside_) std::condition_variable();
+  wakeups_.close();
 }
 
 void Sleepers::wake_server() {

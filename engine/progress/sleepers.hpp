@@ -51,6 +51,9 @@ class Sleepers {
   // Wakes every thread, so that the server moves operations on, or reports, if no caller waits.
   void wake_server();
 
+  // In a child the threads that sleep here do not exist, and nothing may wait for them.
+  void forget_after_fork();
+
  private:
   // The server looks this often at whether callers still wait; the last of them also wakes it.
   static constexpr auto kStepAside = std::chrono::milliseconds(20);

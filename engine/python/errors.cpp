@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<const char*, 6> kFields = {"rank", "host", "pid", "operation", "tensor", "group"};
 
 // The exception types, by ErrorKind. They live as long as the interpreter, so nothing here owns them.
-std::array<PyObject*, 6> error_types{};
+std::array<PyObject*, 7> error_types{};
 
 // Words that came from another rank may be no UTF-8.
 nb::object text_of(std::string_view words) {
@@ -45,6 +45,7 @@ void bind_errors(nb::module_& m) {
   add(ErrorKind::timeout, "Timeout", base, nullptr);
   add(ErrorKind::aborted, "Aborted", base, nullptr);
   error_types[static_cast<std::size_t>(ErrorKind::invalid)] = PyExc_ValueError;
+  error_types[static_cast<std::size_t>(ErrorKind::refused)] = base;
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);
@@ -56,7 +57,8 @@ void bind_errors(nb::module_& m) {
 
 void raise(const Failure& failure, const nb::object& failed, bool alone) {
   const nb::object error = exception_of(failure);
-  if (failure.kind != ErrorKind::invalid && !failed.is_none()) failed(error, text_of(failure.culprit), alone);
+  const bool has_failed = failure.kind != ErrorKind::invalid && failure.kind != ErrorKind::refused;
+  if (has_failed && !failed.is_none()) failed(error, text_of(failure.culprit), alone);
   set_error(error);
   throw nb::python_error();
 }

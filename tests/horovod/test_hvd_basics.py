@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import pytest
 import torch
@@ -184,6 +185,14 @@ def check_forked_child(rank: int, size: int) -> None:
     child = os.fork()
     if child == 0:
         good = (hvd.rank(), hvd.size()) == (rank, size)
+        calls = [partial(call, torch.ones(2), name="of a child") for call in (hvd.allreduce, hvd.allgather)]
+        for call in (*calls, partial(hvd.broadcast_object, 1), hvd.barrier, hvd.join):
+            try:
+                call()
+            except RuntimeError as error:
+                good = good and "this process was forked" in str(error)
+            else:
+                good = False
         hvd.shutdown()
         os._exit(0 if good else 1)
     assert os.waitpid(child, 0)[1] == 0

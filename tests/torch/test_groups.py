@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -172,3 +174,46 @@ def test_group(ranks: Ranks, check: Callable[..., None]) -> None:
 def test_only_one_group_at_a_time_is_default(ranks: Ranks) -> None:
     for _ in range(3):
         ranks(check_names, 3)
+
+
+def check_forked_child(rank: int, size: int) -> None:
+    """A data loader's worker inherits the process group, but is no rank of it."""
+    few, whole = torch.ones(4), torch.ones(4 * size)
+    under_way = dist.irecv(torch.empty(4), (rank + 1) % size, tag=3)
+    assert under_way is not None
+    calls: list[Callable[[], object]] = [
+        lambda: dist.all_reduce(few),
+        lambda: dist.all_reduce(few, async_op=True),
+        lambda: dist.broadcast(few, 0),
+        lambda: dist.all_gather_into_tensor(whole, few),
+        lambda: dist.all_gather([few.clone() for _ in range(size)], few),
+        lambda: dist.reduce_scatter_tensor(few, whole),
+        lambda: dist.all_to_all_single(whole, whole.clone()),
+        lambda: dist.all_gather_object([None] * size, "x"),
+        lambda: dist.send(few, (rank + 1) % size),
+        lambda: dist.recv(few, (rank + 1) % size),
+        dist.barrier,
+        under_way.wait,
+    ]
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        signal.alarm(60)
+        good = True
+        for call in calls:
+            try:
+                call()
+            except RuntimeError as error:
+                good = good and f"this process was forked from process {parent}" in str(error)
+            else:
+                good = False
+        os._exit(0 if good else 1)
+    for _ in range(20):
+        assert _sum_over(None) == size * (size - 1) / 2
+    assert os.waitpid(child, 0)[1] == 0
+    dist.send(few, (rank - 1) % size, tag=3)
+    under_way.wait()
+    assert _sum_over(None) == size * (size - 1) / 2
+
+
+def test_a_forked_child_is_refused(ranks: Ranks) -> None:
+    ranks(check_forked_child, 2)

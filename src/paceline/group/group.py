@@ -50,7 +50,8 @@ class Group:
     collective. A residual lies where its array does.
 
     Every collective raises TypeError or ValueError for arguments that make no sense, before it starts anything, and
-    PeerLost, Mismatch, Timeout or Aborted as it fails; see `paceline.errors`.
+    PeerLost, Mismatch, Timeout or Aborted as it fails; see `paceline.errors`. In a forked child it raises
+    CommunicationError.
     """
 
     def __init__(self, runtime: Host, native: _engine.Group, timeout: float) -> None:

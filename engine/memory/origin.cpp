@@ -1,0 +1,12 @@
+#include "memory/origin.hpp"
+
+#include <pthread.h>
+
+namespace paceline {
+
+std::atomic<unsigned> Origin::forks = [] {
+  ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
+  return 0U;
+}();
+
+}  // namespace paceline
