@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
@@ -37,6 +38,8 @@ AnyArray: TypeAlias = NDArray[np.generic]  # type: ignore[explicit-any]  # numpy
 Array: TypeAlias = SupportsBuffer | SupportsDLPack
 """What collectives take: NumPy arrays, memoryviews, CPU tensors, and anything like them."""
 
+_giving_back = threading.Lock()
+
 
 @dataclass(slots=True)
 class Buffer:
@@ -55,10 +58,14 @@ class Buffer:
         return next(name for name, number in DTYPES.items() if number == self.dtype)
 
     def give_back(self) -> None:
-        """Copy the result to where it belongs, once the operation is over."""
-        if self.copy is not None:
-            target, result = self.copy
-            np.copyto(target, result.reshape(target.shape))
+        """Copy the result to where it belongs, once the operation is over. Further calls do nothing. Thread-safe."""
+        if self.copy is None:
+            return
+        with _giving_back:
+            if self.copy is not None:
+                target, result = self.copy
+                np.copyto(target, result.reshape(target.shape))
+                self.copy = None
 
 
 def as_array(value: Array) -> AnyArray:

@@ -25,14 +25,20 @@ class Operation:
         self._runtime = runtime
         self._native = native
         self._buffers = buffers
-        self._given_back = False
 
     def __del__(self) -> None:
+        for buffer in self._buffers:
+            buffer.copy = None  # nobody hears when the result is there, and what the program writes later must stay
         self._runtime.dropped(self)
 
     def done(self) -> bool:
-        """Whether it is over, well or not; never waits."""
-        return self._native.done()
+        """Whether it is over, well or not, and the results are where they belong; never waits."""
+        if not self._native.done():
+            return False
+        for buffer in self._buffers:
+            if buffer.copy is not None and not self._native.error():
+                buffer.give_back()
+        return True
 
     def wait(self, timeout: float | None = None) -> None:
         """Wait until it is over, `timeout` seconds at most (default: the group's).
@@ -48,10 +54,8 @@ class Operation:
         except TypeError:
             real(seconds, "timeout")
             raise
-        if not self._given_back:
-            self._given_back = True
-            for buffer in self._buffers:
-                buffer.give_back()
+        for buffer in self._buffers:
+            buffer.give_back()
 
     @property
     def source(self) -> int:
