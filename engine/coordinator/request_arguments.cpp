@@ -1,6 +1,7 @@
 #include "coordinator/request_arguments.hpp"
 
 #include <memory>
+#include <numeric>
 #include <string>
 
 #include "device/check.hpp"
@@ -45,6 +46,12 @@ void RequestArguments::check(int rank, int ranks) const {
     bad("counts must be " + std::to_string(ranks) + " numbers that add up to " + std::to_string(count));
   if (what.collective == Collective::reduce_scatter && target == nullptr && counts[static_cast<std::size_t>(rank)] > 0)
     bad("the output is null but this rank's part holds elements");
+  if (what.collective != Collective::reduce_scatter || on_device) return;
+  const std::size_t width = size_of(what.dtype);
+  const std::size_t before = std::accumulate(counts.begin(), counts.begin() + rank, std::size_t{0});
+  const std::size_t own = counts[static_cast<std::size_t>(rank)] * width;
+  if (own > 0 && target != data + before * width && target < data + count * width && data < target + own)
+    bad("input and output overlap; they must be apart, or the output this rank's own part of the input");
 }
 
 std::shared_ptr<device::Moment> RequestArguments::moment(int rank) const {

@@ -1,6 +1,9 @@
 #include "progress/arguments.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <string>
+#include <utility>
 
 #include "kernel/reduce.hpp"
 #include "memory/overlap.hpp"
@@ -26,6 +29,37 @@ void check_buffer(const void* data, std::size_t count) {
 void check_apart(const std::byte* one, const std::byte* other, std::size_t bytes) {
   if (same_or_apart(one, other, bytes)) return;
   throw Failure(ErrorKind::invalid, "input and output overlap in part; they must be the same buffer, or apart");
+}
+
+void check_part(const Group& group, const std::byte* part, const std::byte* whole, std::size_t bytes_of_part) {
+  const std::size_t bytes = bytes_of_part * static_cast<std::size_t>(group.size());
+  const std::byte* const own = whole + bytes_of_part * static_cast<std::size_t>(group.rank);
+  if (part == own || part + bytes_of_part <= whole || whole + bytes <= part) return;
+  throw Failure(ErrorKind::invalid, "input and output overlap; they must be apart, or one must be " +
+                                        group.name_of(group.rank) + "'s own part of the other");
+}
+
+void check_blocks_apart(const Group& group, Collective collective, const std::vector<Place>& sends,
+                        const std::vector<Place>& recvs, int root) {
+  const Place& own = sends[static_cast<std::size_t>(group.rank)];
+  const bool in_place = own.address == recvs[static_cast<std::size_t>(group.rank)].address;
+  using Span = std::pair<const std::byte*, const std::byte*>;
+  const auto span = [](const Place& place) { return Span(place.address, place.address + place.bytes); };
+  std::vector<Span> read;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Place& send = sends[static_cast<std::size_t>(rank)];
+    if (send.bytes == 0 || !flows(collective, root, group.rank, rank)) continue;
+    if (!in_place || span(send) != span(own)) read.push_back(span(send));
+  }
+  std::ranges::sort(read);
+  for (std::size_t i = 1; i < read.size(); ++i) read[i].second = std::max(read[i].second, read[i - 1].second);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto [begin, end] = span(recvs[static_cast<std::size_t>(rank)]);
+    if (begin == end || !flows(collective, root, rank, group.rank)) continue;
+    const auto behind = std::ranges::lower_bound(read, Span(end, nullptr));
+    if (behind == read.begin() || std::prev(behind)->second <= begin) continue;
+    throw Failure(ErrorKind::invalid, "input and output overlap, and what comes would overwrite what is sent");
+  }
 }
 
 }  // namespace paceline

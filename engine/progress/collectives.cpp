@@ -242,6 +242,7 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
                   DType dtype, Mode mode, const Wanted& wanted) {
   check_buffer(source, count);
   check_buffer(data, count);
+  check_part(group, source, data, count * size_of(dtype));
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Plan& plan = group.plan_for("all_gather", bytes);
   const Coding coding = coding_of(group, wanted, Collective::all_gather, plan, bytes, dtype, Op::sum);
@@ -275,6 +276,7 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   check_reduction(dtype, op);
   check_buffer(source, count);
   check_buffer(to, count);
+  check_part(group, to, source, count * size_of(dtype));
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Plan& plan = group.plan_for("all_gather", bytes);
   const Coding coding = coding_of(group, wanted, Collective::reduce_scatter, plan, bytes, dtype, op);

@@ -43,6 +43,7 @@ Handle exchange(Engine& engine, Group& group, Collective collective, const std::
   check_exchange(group, collective, sends, recvs, dtype, root);
   const auto out = places(sends, dtype);
   const auto in = places(recvs, dtype);
+  check_blocks_apart(group, collective, out, in, root);
   const std::size_t bytes = (total(sends) + total(recvs)) / 2 * size_of(dtype);
   const Fingerprint what{0, has_root(collective) ? root : -1, collective, dtype, Op::sum};
   if (group.on_one_machine()) {

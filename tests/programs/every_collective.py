@@ -116,6 +116,59 @@ def check_awkward_memory(group: Any) -> None:
     assert raw == bytes([group.size - 1] * 10)
 
 
+def check_done(group: Any) -> None:
+    """What is done is where it belongs, and nothing writes there later."""
+    grid = np.full((40, 60), group.rank + 1, np.float32)
+    total = group.size * (group.size + 1) / 2
+    for column in (grid[:, 0], grid[:, 1]):
+        operation = group.all_reduce(column, async_op=True)
+        while not operation.done():
+            pass
+        assert (column == total).all()
+        column[:] = 7
+        assert operation.done()
+        operation.wait()
+        assert (column == 7).all()
+    assert (grid[:, 2:] == group.rank + 1).all()
+    group.barrier()
+
+
+def check_shared_memory_of_arguments(group: Any) -> None:
+    """This rank's own part may lie where it belongs; what overlaps otherwise is refused before it starts."""
+    me, size = group.rank, group.size
+    for count in (8, 3000, 70_001):
+        own = slice(me * count, (me + 1) * count)
+        whole = np.zeros(size * count, np.float32)
+        whole[own] = me + 1
+        group.all_gather(whole, whole[own])
+        assert (whole.reshape(size, count) == np.arange(1, size + 1)[:, None]).all()
+        for op, wanted in (("sum", sum(range(1, size + 1)) + size * me), ("max", size + me)):
+            whole = np.repeat(np.arange(size, dtype=np.float32) + me + 1, count)
+            group.reduce_scatter(whole[own], whole, op)
+            assert (whole[own] == wanted).all(), (count, op)
+        root = np.full(size * count, me, np.float32)
+        if me == 0:
+            group.gather(root[:count], root)
+            assert (root.reshape(size, count) == np.arange(size)[:, None]).all()
+            group.scatter(root[:count], root)
+        else:
+            group.gather(root[:count])
+            group.scatter(root[:count])
+            assert (root[:count] == me).all()
+        room = np.zeros(2 * size * count + 1, np.float32)
+        output, shifted, between = room[: size * count], room[1 : 1 + size * count], room[own.start + 1 : own.stop + 1]
+        refused = [partial(group.all_gather, output, between), partial(group.reduce_scatter, between, output)]
+        refused += [partial(group.all_to_all, output, shifted)]
+        if size > 1:
+            other = room[(me + 1) % size * count :][:count]
+            refused += [partial(group.all_gather, output, other), partial(group.reduce_scatter, other, output)]
+            refused += [partial(group.all_to_all, output, output)]
+        for call in refused:
+            assert "overlap" in refusal(call), (count, call)
+            assert "overlap" in refusal(partial(call, async_op=True)), (count, call)
+    group.barrier()
+
+
 def check_point_to_point(group: Any) -> None:
     if group.size == 1:
         return
@@ -174,6 +227,8 @@ def main(machines: str) -> None:
                 check_reductions(group, count, dtype)
                 check_movements(group, count, dtype)
         check_awkward_memory(group)
+        check_done(group)
+        check_shared_memory_of_arguments(group)
         check_point_to_point(group)
         check_groups(group)
         group.barrier()

@@ -179,6 +179,8 @@ class Group:
     ) -> Operation | None:
         """Put the ranks' `input`s one after the other into `output` (size times as many elements).
 
+        `input` may be this rank's own block of `output`, and otherwise must lie apart from it.
+
         codec: as of `broadcast`; every rank ends with what the others decode of its own block, too.
         """
         if not async_op and codec is None and self._native.all_gather_array(output, input):
@@ -205,6 +207,8 @@ class Group:
         async_op: bool = False,
     ) -> Operation | None:
         """Combine `input` (size blocks) over all ranks; block i goes to rank i's `output`.
+
+        `output` may be this rank's own block of `input`, and otherwise must lie apart from it.
 
         `op` and `factor`: as of `all_reduce`. codec: as of `broadcast`, for parts of sums. residual: as many float32 as
         `input` has, as of `all_reduce`.
@@ -237,7 +241,8 @@ class Group:
     ) -> Operation | None:
         """Send block i of `input` to rank i, receive rank i's block as block i of `output`.
 
-        Blocks are equal unless counts (elements per rank) are given.
+        Blocks are equal unless counts (elements per rank) are given. Both arrays lie apart, but for the block that a
+        rank has for itself.
         """
         equal = output_counts is None and input_counts is None
         if equal and not async_op and self._native.all_to_all_array(output, input):
