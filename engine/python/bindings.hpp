@@ -18,6 +18,7 @@
 #include "memory/arena.hpp"
 #include "progress/collectives.hpp"
 #include "python/errors.hpp"
+#include "python/gil.hpp"
 
 namespace paceline {
 
@@ -26,7 +27,7 @@ namespace nb = nanobind;
 class Coordinator;
 
 using Address = std::uint64_t;
-using Release = nb::call_guard<nb::gil_scoped_release>;
+using Release = nb::call_guard<WithoutGil>;
 
 inline std::byte* memory(Address address) { return reinterpret_cast<std::byte*>(address); }
 
@@ -99,7 +100,7 @@ inline void look_before(const PyGroup& self, std::size_t bytes) {
 template <typename Self, typename Call>
 auto without_gil(const Self& self, Call&& call) {
   const auto released = [&] {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     return call();
   };
   const auto raise_pending = [] {

@@ -32,13 +32,13 @@ class PyAllocate {
       function_.release();
       return;
     }
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     function_.reset();
   }
 
   // Throws std::runtime_error with what Python says.
   device::Address operator()(const std::vector<std::size_t>& counts, device::StreamHandle stream) const {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       return nb::cast<device::Address>(function_(counts, reinterpret_cast<Address>(stream)));
     } catch (nb::python_error& error) {
@@ -122,7 +122,7 @@ std::optional<PyRequest> submit(PyCoordinator& self, int collective, std::string
 
 void wait(PyRequest& self, std::optional<double> timeout) {
   try {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     self.engine->wait(*self.pending, std::chrono::duration<double>(timeout.value_or(-1.0)));
   } catch (const Failure& failure) {
     if (PyErr_Occurred() != nullptr) throw nb::python_error();
@@ -146,7 +146,7 @@ nb::tuple counters(PyCoordinator& self) {
 nb::list records(PyCoordinator& self, std::uint64_t after) {
   std::vector<Record> found;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     found = self.coordinator->records(after);
   }
   nb::list rows;

@@ -21,7 +21,7 @@ namespace {
 
 // Lets Python's signal handlers run in the main thread while it waits here. Returns true if one of them has raised.
 bool signal_raised() {
-  const nb::gil_scoped_acquire gil;
+  const WithGil gil;
   return PyErr_CheckSignals() != 0;
 }
 
@@ -30,7 +30,7 @@ PyGroup make_group(const std::shared_ptr<Engine>& engine, std::uint64_t channel,
   auto plans = plans_from(wire);
   std::shared_ptr<Group> group;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     group = engine->add_group(channel, rank, peers, std::chrono::duration<double>(timeout), std::move(plans));
   }
   return {engine, std::move(group), std::move(failed)};
@@ -44,7 +44,7 @@ struct Unwatched {
 nb::list events(Engine& self, std::uint64_t after) {
   std::vector<Event> snapshot;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     snapshot = self.events(after);
   }
   static constexpr std::array<const char*, 3> states = {"running", "done", "failed"};
@@ -61,7 +61,7 @@ nb::list events(Engine& self, std::uint64_t after) {
 nb::list answers(Engine& self) {
   std::vector<Answer> found;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     found = self.answers();
   }
   nb::list rows;
@@ -73,7 +73,7 @@ nb::list answers(Engine& self) {
 nb::list questions(Engine& self) {
   std::vector<Question> found;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     found = self.questions();
   }
   nb::list rows;
@@ -84,14 +84,14 @@ nb::list questions(Engine& self) {
 
 void answer(Engine& self, int peer, std::uint64_t number, const nb::bytes& content) {
   const std::string_view bytes(content.c_str(), content.size());
-  const nb::gil_scoped_release no_gil;
+  const WithoutGil no_gil;
   self.answer({peer, number, {}}, bytes);
 }
 
 nb::list waits(Engine& self) {
   std::vector<Wait> found;
   {
-    const nb::gil_scoped_release no_gil;
+    const WithoutGil no_gil;
     found = self.waits();
   }
   nb::list rows;

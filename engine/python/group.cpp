@@ -178,7 +178,7 @@ void bind_group(nb::module_& m) {
       .def("set_plans",
            [](PyGroup& self, const WirePlans& wire) {
              auto plans = plans_from(wire);
-             const nb::gil_scoped_release no_gil;
+             const WithoutGil no_gil;
              self.engine->set_plans(*self.group, std::move(plans));
            })
       .def(
@@ -201,7 +201,7 @@ void bind_group(nb::module_& m) {
           [](PyGroup& self, double inbound, std::vector<double> outbound) {
             self.engine->set_pace(*self.group, inbound, std::move(outbound));
           },
-          nb::call_guard<nb::gil_scoped_release>())
+          nb::call_guard<WithoutGil>())
       .def_prop_ro("pace",
                    [](const PyGroup& self) {
                      const double inbound = self.group->pace;
@@ -210,7 +210,7 @@ void bind_group(nb::module_& m) {
                    })
       .def(
           "received", [](PyGroup& self, int rank) { return self.engine->received(*self.group, rank); },
-          nb::call_guard<nb::gil_scoped_release>())
+          nb::call_guard<WithoutGil>())
       .def(
           "set_timeout",
           [](PyGroup& self, double seconds) {

@@ -77,7 +77,7 @@ class GroupCommunicator final : public mpi::Communicator {
   }
 
   Communicator* split(int color, int key) override {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       return new GroupCommunicator(divide_(color, key), divide_);
     } catch (nb::python_error& error) {
@@ -115,7 +115,7 @@ class GroupCommunicator final : public mpi::Communicator {
   void look_before(std::size_t bytes) {
     if (bytes < calibration::kLargeCall || self_.group->large_calls == nullptr || !self_.group->large_calls->stops())
       return;
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       paceline::look_before(self_, bytes);
     } catch (nb::python_error& error) {
@@ -125,7 +125,7 @@ class GroupCommunicator final : public mpi::Communicator {
 
   // Lets Python hear of a failure, as where a call of Python's fails.
   void tell(const Failure& failure) {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     const bool interrupted = PyErr_Occurred() != nullptr;  // a signal handler has raised while this call waited
     PyErr_Clear();
     try {

@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/string_view.h>
 
+#include <optional>
 #include <utility>
 
 #include "coordinator/coordinator.hpp"
@@ -33,9 +34,9 @@ class PreparedAllReduce final : public tensorflow::Prepared, public std::enable_
   // TensorFlow lets go of it in any thread, and also after Python has ended.
   ~PreparedAllReduce() override {
     const bool ended = Py_IsInitialized() == 0;
-    const PyGILState_STATE gil = ended ? PyGILState_UNLOCKED : PyGILState_Ensure();
+    std::optional<WithGil> gil;
+    if (!ended) gil.emplace();
     for (nb::object* object : {&self_.failed, &failed_, &keep_}) ended ? void(object->release()) : object->reset();
-    if (!ended) PyGILState_Release(gil);
   }
 
   bool current() const override { return !self_.coordinator->closed(); }
@@ -65,7 +66,7 @@ class PreparedAllReduce final : public tensorflow::Prepared, public std::enable_
   }
 
   void fail(const Failure& failure, void* call) const {
-    const nb::gil_scoped_acquire gil;
+    const WithGil gil;
     try {
       raise(failure, self_.failed, !self_.control->error);
     } catch (nb::python_error& error) {

@@ -80,7 +80,7 @@ void bind_programs(nb::module_& m) {
       "run_programs",
       [](const Tree& tree, const WirePlan& wire, std::size_t count, double between, double within,
          double shared_between, double shared_within, double header) {
-        const nb::gil_scoped_release no_gil;
+        const WithoutGil no_gil;
         const int size = static_cast<int>(tree.leaves.size());
         const Plan plan = plan_of(wire, size);
         std::vector<Program> programs;

@@ -99,7 +99,7 @@ void bind_simulate(nb::module_& m) {
            [](Job& self) {
              StepFigures figures;
              {
-               const nb::gil_scoped_release no_gil;
+               const WithoutGil no_gil;
                figures = self.step();
              }
              return figures_of(figures);
