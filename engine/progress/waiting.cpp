@@ -14,10 +14,7 @@ namespace paceline {
 // While a caller waits, it is the one that moves operations on, and peers need not wake anybody.
 class Waiting::Foreground {
  public:
-  explicit Foreground(Waiting& waiting) : waiting_(waiting) {
-    waiting_.callers_.enter();
-    if (waiting_.sleepers_.parked() != Parked::no) waiting_.sleepers_.set_parked(Parked::no);
-  }
+  explicit Foreground(Waiting& waiting) : waiting_(waiting) { enter(); }
   ~Foreground() {
     waiting_.callers_.leave();
     Sleepers& sleepers = waiting_.sleepers_;
@@ -33,7 +30,25 @@ class Waiting::Foreground {
   Foreground(const Foreground&) = delete;
   Foreground& operator=(const Foreground&) = delete;
 
+  // The caller waits for something else meanwhile, perhaps for long. Mostly it does not, so a server that stands aside
+  // is not woken: it looks by itself whether callers are left.
+  template <typename Call>
+  auto aside(Sleepers::Lock& lock, Call&& call) {
+    waiting_.callers_.leave();
+    if (waiting_.callers_.count() == 0) waiting_.sleepers_.wake_listener();
+    lock.unlock();
+    const auto result = call();
+    lock.lock();
+    enter();
+    return result;
+  }
+
  private:
+  void enter() {
+    waiting_.callers_.enter();
+    if (waiting_.sleepers_.parked() != Parked::no) waiting_.sleepers_.set_parked(Parked::no);
+  }
+
   Waiting& waiting_;
 };
 
@@ -94,7 +109,7 @@ void Waiting::wait(Sleepers::Lock& lock, Operation& operation) {
     operations_.retire();
     return;
   }
-  const Foreground foreground(*this);
+  Foreground foreground(*this);
   operation.waiter = std::bit_cast<std::uintptr_t>(::pthread_self());
   const bool small = operation.what.count * size_of(operation.what.dtype) <= kOneShotBytes;
   Backoff backoff(small ? caller_budget_ : bulk_budget_);
@@ -122,14 +137,12 @@ void Waiting::wait(Sleepers::Lock& lock, Operation& operation) {
     const auto now = Clock::now();
     if (!(slept && sleepers_.take_signal()) && now - asked < calibration::kAskAfter) continue;
     asked = now;
-    if (!operation.over()) check_interrupt(lock, operation);
+    if (!operation.over()) check_interrupt(lock, foreground, operation);
   }
 }
 
-void Waiting::check_interrupt(Sleepers::Lock& lock, Operation& operation) {
-  lock.unlock();
-  const bool interrupted = interrupted_();
-  lock.lock();
+void Waiting::check_interrupt(Sleepers::Lock& lock, Foreground& foreground, Operation& operation) {
+  const bool interrupted = foreground.aside(lock, interrupted_);
   if (!interrupted || operation.over()) return;
   Group& group = *operation.group;
   failures_.fail(group, {ErrorKind::aborted, group.name_of(group.rank) + " was interrupted", description_});

@@ -40,7 +40,7 @@ class Waiting {
 
   // Waits for a moment. Returns true if it slept.
   bool pause(Sleepers::Lock& lock, Backoff& backoff, CpuMeter& meter);
-  void check_interrupt(Sleepers::Lock& lock, Operation& operation);
+  void check_interrupt(Sleepers::Lock& lock, Foreground& foreground, Operation& operation);
   bool moves_data() const;
 
   const EngineLock& contention_;

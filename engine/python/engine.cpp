@@ -6,6 +6,8 @@
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <array>
 
@@ -20,7 +22,9 @@ using namespace nb::literals;
 namespace {
 
 // Lets Python's signal handlers run in the main thread while it waits here. Returns true if one of them has raised.
+// Python runs them in no other thread, which therefore need not wait for the GIL.
 bool signal_raised() {
+  if (::syscall(SYS_gettid) != ::getpid()) return false;
   const WithGil gil;
   return PyErr_CheckSignals() != 0;
 }
