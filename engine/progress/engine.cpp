@@ -52,6 +52,7 @@ Sleepers::Lock Engine::enter() {
   // What the caller changes may leave an operation with acknowledgements alone to wait for, and peers do not ring for
   // these yet.
   if (sleepers_.parked() == Parked::for_news) {
+    const PlainFloats floats;
     sleepers_.set_parked(Parked::for_everything);
     loop_.poll_links();
   }
@@ -181,6 +182,7 @@ void Engine::stop_before(Group& group, std::uint64_t number) {
 }
 
 void Engine::finish_large(const Group& group) {
+  const PlainFloats floats;
   auto lock = enter();
   const auto is_large = [&](const auto& operation) {
     return operation->group == &group && operation->large >= 0 && !operation->over();
@@ -239,6 +241,7 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
 
 // The caller goes its own way. Peers may sleep, and so may the server: one of them does the rest.
 void Engine::step_now(Operation& operation) {
+  const PlainFloats floats;
   sleepers_.let_peers_wake();
   loop_.step(operation);
   if (operation.over()) operations_.retire();
@@ -292,6 +295,7 @@ bool Engine::notify(Operation& operation) {
 }
 
 std::vector<std::uint64_t> Engine::serve() {
+  const PlainFloats floats;
   auto lock = enter();
   for (;;) {
     waiting_.serve(lock, closed_);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "execute/group.hpp"
+#include "kernel/float_mode.hpp"
 #include "link/shm.hpp"
 #include "memory/arena.hpp"
 #include "memory/origin.hpp"
@@ -94,7 +95,10 @@ class Engine final : private LoopHost {
   template <typename Kind, typename Build>
   std::shared_ptr<Operation> run(Group& group, const Fingerprint& what, std::size_t bytes, Mode mode, Build&& build) {
     auto lock = mode == Mode::inside ? Sleepers::Lock() : enter();
-    if (what.collective == Collective::recv) loop_.poll_links();  // what has come need not be waited for
+    if (what.collective == Collective::recv) {  // what has come need not be waited for
+      const PlainFloats floats;
+      loop_.poll_links();
+    }
     check_open(group, what);
     auto operation = group.pool->take<Kind>();
     operations_.number(group, *operation, what);
@@ -169,7 +173,7 @@ class Engine final : private LoopHost {
   std::uint64_t coordination_cpu_ns() const override { return guests_.cpu_ns(); }
   void count_carrying(bool carries) override { guests_.count_carrying(carries); }
 
-  // What a call has left in queues is for the server to send.
+  // What a call has left in queues is for the server to send. What it combines does not depend on its thread.
   class Leaving {
    public:
     explicit Leaving(Engine& engine) : engine_(engine) {}
@@ -179,6 +183,7 @@ class Engine final : private LoopHost {
 
    private:
     Engine& engine_;
+    const PlainFloats floats_;
   };
   void leave_queues() {
     if (peers_.any_waiting() && waiting_.is_idle()) parking_.leave_queues();

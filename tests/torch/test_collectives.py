@@ -402,3 +402,22 @@ def test_four_ranks(ranks: Ranks, check: Callable[..., None]) -> None:
 def test_one_rank(ranks: Ranks) -> None:
     ranks(check_all_reduce, 1)
     ranks(check_movements, 1)
+
+
+def check_flushing(rank: int, size: int) -> None:
+    """What a rank's program asks of its own threads changes no result: other threads may combine."""
+    for count in (8, 1 << 18):
+        for asynchronous in (False, True):
+            tiny = torch.full((count,), 1e-39)
+            torch.set_flush_denormal(rank == 0)
+            try:
+                work = dist.all_reduce(tiny, async_op=asynchronous)
+                if work is not None:
+                    work.wait()
+            finally:
+                torch.set_flush_denormal(False)
+            assert torch.equal(tiny, size * torch.full((count,), 1e-39)), (count, asynchronous)
+
+
+def test_small_floats_are_kept_whatever_a_thread_does_with_them(ranks: Ranks) -> None:
+    ranks(check_flushing, 2)
