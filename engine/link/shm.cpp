@@ -209,7 +209,14 @@ bool ShmLink::take_record(const Header& header, Inbox& inbox) {
     }
     case Frame::grant: {
       reader_.take({});
-      if (const auto found = offers_.find(header.id); found != offers_.end()) streams_out_.push_back(found->second);
+      const auto found = offers_.find(header.id);
+      if (found == offers_.end()) return true;
+      if (std::ranges::find(streams_out_, found->second) != streams_out_.end()) {
+        refused_ = true;
+        inbox.garbled(peer(), "a second grant of one message over shared memory");
+        return false;
+      }
+      streams_out_.push_back(found->second);
       return true;
     }
     case Frame::stream: {

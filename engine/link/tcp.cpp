@@ -199,7 +199,10 @@ bool TcpLink::take_header(Inbox& inbox) {
   switch (header.frame) {
     case Frame::grant:
       if (const auto found = offers_.find(header.id); found != offers_.end()) {
-        streams_out_.push_back(found->second);
+        Message& send = *found->second;
+        if (send.queued || std::ranges::find(streams_out_, &send) != streams_out_.end())
+          return refuse(inbox, "a second grant of one message");
+        streams_out_.push_back(&send);
         write_some();
       }
       return true;

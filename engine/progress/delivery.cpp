@@ -49,6 +49,8 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
       if (header.frame == Frame::offer) failures_.refuse(arrival->peer, header.channel);
     } else if (early_.size() < kOrphanLimit) {
       early_.push_back(std::move(arrival));
+    } else {
+      missed_.emplace(header.channel, arrival->peer);
     }
     return;
   }
@@ -58,6 +60,14 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
 
 void Delivery::deliver_early() {
   for (auto& arrival : std::exchange(early_, {})) deliver(std::move(arrival));
+  for (const auto& [channel, peer] : std::exchange(missed_, {})) {
+    if (const std::shared_ptr<Group> group = groups_.find(channel); group != nullptr)
+      failures_.fail(*group,
+                     {ErrorKind::aborted, peers_[peer].description + " sent more than " + std::to_string(kOrphanLimit) +
+                                              " messages before this rank had made the group"});
+    else if (!groups_.is_closed(channel))
+      missed_.emplace(channel, peer);
+  }
 }
 
 void Delivery::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival) {

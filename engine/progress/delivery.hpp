@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "link/link.hpp"
@@ -34,7 +35,10 @@ class Delivery final : public Inbox {
 
   // Delivers again what has come for groups that this rank had yet to make.
   void deliver_early();
-  void forget_early() { early_.clear(); }
+  void forget_early() {
+    early_.clear();
+    missed_.clear();
+  }
 
  private:
   void deliver_to(Group& group, int from, std::unique_ptr<Arrival> arrival);
@@ -46,7 +50,8 @@ class Delivery final : public Inbox {
   Whereabouts& whereabouts_;
   Questions& questions_;
   Failures& failures_;
-  std::vector<std::unique_ptr<Arrival>> early_;  // for groups that this rank has yet to make
+  std::vector<std::unique_ptr<Arrival>> early_;    // for groups that this rank has yet to make
+  std::unordered_map<std::uint64_t, int> missed_;  // channels for which more has come, and who sent it
   std::vector<std::unique_ptr<Arrival>> pool_;
 };
 

@@ -45,18 +45,28 @@ OneShot::Result OneShot::work() {
     case Take::nothing: break;
     case Take::combined:
       inputs_.resize(static_cast<std::size_t>(segment_->size()));
-      for (int rank = 0; rank < segment_->size(); ++rank)
-        inputs_[static_cast<std::size_t>(rank)] = part_of(rank) + offset;
+      for (int rank = 0; rank < segment_->size(); ++rank) {
+        const std::byte* const part = part_of(rank);
+        if (part == nullptr) return refuse(rank);
+        inputs_[static_cast<std::size_t>(rank)] = part + offset;
+      }
       // The data in the caller's buffer are nearer than those that were just written to the slot.
       if (factor == 1 && given != nullptr && same_or_apart(given + offset, to, bytes))
         inputs_[static_cast<std::size_t>(segment_->rank())] = given + offset;
       kernels().reduce(fold, to, inputs_.data(), inputs_.size(), bytes / size_of(fold.dtype));
       break;
     case Take::everything:
-      for (int rank = 0; rank < segment_->size(); ++rank)
-        kernels().copy(to + static_cast<std::size_t>(rank) * bytes, part_of(rank), bytes);
+      for (int rank = 0; rank < segment_->size(); ++rank) {
+        const std::byte* const part = part_of(rank);
+        if (part == nullptr) return refuse(rank);
+        kernels().copy(to + static_cast<std::size_t>(rank) * bytes, part, bytes);
+      }
       break;
-    case Take::roots: kernels().copy(to, part_of(root), bytes); break;
+    case Take::roots:
+      const std::byte* const part = part_of(root);
+      if (part == nullptr) return refuse(root);
+      kernels().copy(to, part, bytes);
+      break;
   }
   return Result::complete;
 }

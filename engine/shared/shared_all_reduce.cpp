@@ -78,6 +78,10 @@ void SharedAllReduce::choose() {
     const std::uint64_t place = segment_->cell(rank, epoch_).place;
     const bool outside = (place & kOutside) != 0;
     copies_[i] = outside ? nullptr : segment_->at(rank, place, bytes);
+    if (!outside && copies_[i] == nullptr) {
+      refuse(rank);
+      return;
+    }
     in_place = in_place && !outside;
     Offer offer;
     std::memcpy(&offer, segment_->cell(rank, epoch_).small, sizeof offer);
@@ -126,6 +130,7 @@ SharedOperation::Result SharedAllReduce::work() {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (!stands()) return Result::waits;
     choose();
+    if (trouble_) return Result::moved;
     if (measures_) chosen_ = Clock::now();
   }
   if (how_ == How::in_place) return work_in_place();

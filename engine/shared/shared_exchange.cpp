@@ -200,10 +200,7 @@ SharedOperation::Result SharedExchange::fetch_from(int rank) {
   std::byte* to = place.address + fetched;
   if ((block.place & kOutside) == 0) {
     const std::byte* from = segment_->at(rank, (block.place & ~kFilling) + at, size);
-    if (from == nullptr) {
-      trouble_ = {ErrorKind::peer_lost, group->name_of(rank) + " names memory that it does not have"};
-      return Result::moved;
-    }
+    if (from == nullptr) return refuse(rank);
     kernels().copy(to, from, size);
     segment_->follow(rank);
   } else if (!read_from(rank, (block.place & ~kOutside) + at, to, size)) {

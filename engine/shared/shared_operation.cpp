@@ -100,6 +100,13 @@ bool SharedOperation::stands() const {
   return true;
 }
 
+SharedOperation::Result SharedOperation::refuse(int rank) {
+  const int member = segment_->member(rank);
+  trouble_ = {ErrorKind::peer_lost, group->name_of(member) + " names memory that it does not have",
+              group->members[static_cast<std::size_t>(member)].description};
+  return Result::moved;
+}
+
 void SharedOperation::look_for_ended() {
   for (int rank = 0; rank < segment_->size(); ++rank)
     if (rank != segment_->rank() && needs(rank) && !met(rank, epoch_)) return;

@@ -44,6 +44,8 @@ class SharedOperation : public Operation {
   bool shown() const { return phase_ != Phase::entering; }
   // Reads memory of the process of `rank`. Returns false, and notes trouble, if that process is gone.
   bool read_from(int rank, std::uint64_t address, std::byte* to, std::size_t bytes);
+  // Notes trouble: `rank` names memory that it does not have.
+  Result refuse(int rank);
 
   SharedSegment* segment_ = nullptr;
   std::uint64_t epoch_ = 0;

@@ -188,3 +188,41 @@ TEST(garbage_in_shared_memory_ends_the_link_only) {
   link.poll(inbox);
   CHECK(inbox.refusals == 1 && inbox.arrivals.empty());
 }
+
+TEST(a_second_grant_of_one_message_ends_the_link) {
+  const std::vector<std::byte> data(std::size_t{4} << 20);
+  Message message;
+  message.header.length = data.size();
+  message.data = data.data();
+  Header grant;
+  grant.frame = Frame::grant;
+
+  int pair[2];
+  CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+  const auto memory = map_link_memory(create_link_memory());
+  const Arena arena(std::size_t{4} << 20);
+  ShmLink link(0, {Descriptor(pair[0]), memory, PeerArena(arena), 0, ::getpid(), true}, arena);
+  const Descriptor other(pair[1]);
+  auto& shared = *static_cast<LinkMemory*>(memory->data());
+  link.post(message);
+  grant.id = message.header.id;
+  RingWriter writer(shared.ring[1], shared.records_read[0]);
+  CHECK(writer.write(grant, nullptr, 0) && writer.write(grant, nullptr, 0));
+  Collector inbox;
+  link.poll(inbox);
+  CHECK(inbox.refusals == 1 && inbox.refused == "a second grant of one message over shared memory");
+
+  Wired wired;
+  Message sent;
+  sent.header.length = data.size();
+  sent.data = data.data();
+  wired.link->post(sent);
+  grant.id = sent.header.id;
+  HeaderWriter headers;
+  for (int i = 0; i < 2; ++i) {
+    const WireHeader wire = headers.write(grant);
+    CHECK(wired.send(wire.bytes.data(), wire.size));
+  }
+  wired.link->on_readable(wired.inbox);
+  CHECK(wired.inbox.refusals == 1 && wired.inbox.refused == "a second grant of one message");
+}
