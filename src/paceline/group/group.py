@@ -91,6 +91,7 @@ class Group:
         """Combine `array` over all ranks, in place.
 
         `op`: sum, avg, product, min, max, band, bor, bxor, or premul_sum (every rank's `factor` times its array).
+        Sums of integers wrap round as NumPy's do; `avg` then divides what there is, towards zero.
 
         codec: how sums and means of float32 are encoded between machines: `none`, `bf16`, `fp16`, `three_in_one`,
         `int8`, `int4` or `lossless`; `auto`: as `bf16` where the cost model predicts that it pays, else not at all, and
