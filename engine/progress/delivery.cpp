@@ -24,7 +24,7 @@ void Delivery::recycle(std::unique_ptr<Arrival> arrival) {
 void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
   const Header& header = arrival->header;
   Peer& peer = peers_[arrival->peer];
-  if (header.frame == Frame::goodbye) {
+  if (header.frame == Frame::goodbye && header.channel == 0) {
     peer.left = true;
     peer.before = decoded(arrival->payload);
     recycle(std::move(arrival));
@@ -75,6 +75,10 @@ void Delivery::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arriv
   if (header.frame == Frame::abort) {
     // It is passed on: this process may end before the others hear from the rank that found out.
     if (const Error error = decoded(arrival->payload)) failures_.fail(group, error);
+    return;
+  }
+  if (header.frame == Frame::goodbye) {
+    failures_.depart(group, from);
     return;
   }
   if (header.frame == Frame::hello) {

@@ -110,6 +110,7 @@ void Engine::remove_group(Group& group) {
   if (open != nullptr) leave_groups({open});
   const Error unraised = open != nullptr ? farewell_.part(lock, {open}) : Error();
   groups_.drop(group);
+  failures_.forget(group);
   if (unraised) throw Failure(unraised);
 }
 
@@ -222,7 +223,7 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
     op.group_failed(group.error);
     group.raised = true;
   }
-  if (peers_.any_lost()) failures_.fail_if_absent(op);
+  if (failures_.may_lack(group)) failures_.fail_if_absent(op);
   if (mode == Mode::blocking) {
     waiting_.wait(lock, op);
     if (op.state() == Operation::State::failed) throw failure_of(op);
@@ -252,6 +253,7 @@ void Engine::step_now(Operation& operation) {
 
 void Engine::drop_group(Group& group) {
   groups_.drop(group);
+  failures_.forget(group);
   leave_queues();
 }
 

@@ -82,12 +82,23 @@ int Failures::lacking(const Operation& operation) const {
   const Group& group = *operation.group;
   const auto is_lost = [&](int rank) {
     const int peer = group.members[static_cast<std::size_t>(rank)].peer;
-    return peer >= 0 && peers_[peer].lost;
+    return peer >= 0 && (peers_[peer].lost || has_departed(group, rank));
   };
   const auto ranks = operation.missing();
   const auto found = std::ranges::find_if(ranks, is_lost);
   if (found == ranks.end() || (operation.waits_for_any() && !std::ranges::all_of(ranks, is_lost))) return -1;
   return *found;
+}
+
+bool Failures::has_departed(const Group& group, int rank) const {
+  const auto found = departed_.find(group.channel);
+  return found != departed_.end() && std::ranges::find(found->second, rank) != found->second.end();
+}
+
+void Failures::depart(Group& group, int rank) {
+  departed_[group.channel].push_back(rank);
+  for (std::size_t i = 0; i < operations_.size(); ++i)
+    if (operations_[i]->group == &group) fail_if_absent(*operations_[i]);
 }
 
 void Failures::fail_if_dead(Group& group) {
@@ -113,6 +124,7 @@ void Failures::lose(int handle) {
 
 Error Failures::gone(const Group& group, int rank) const {
   const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
+  if (!peer.lost) return {ErrorKind::peer_lost, group.name_of(rank) + " has left the group", peer.description};
   return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank));
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "progress/active_operations.hpp"
 #include "progress/first_error.hpp"
@@ -30,15 +32,24 @@ class Failures {
   void refuse(int handle, std::uint64_t channel);
   // Fails the group of an operation whose last step found something wrong.
   void fail_for_trouble(const Operation& operation);
-  // Fails the group of an operation that waits for a rank that is lost.
+  // Fails the group of an operation that waits for a rank that is lost or has departed.
   void fail_if_absent(const Operation& operation);
+  // A member has closed the group and lives on: fails the group once an operation needs that member.
+  void depart(Group& group, int rank);
+  // This rank has closed the group, too.
+  void forget(const Group& group) { departed_.erase(group.channel); }
+  // Whether an operation of this group may wait for a rank that is lost or has departed.
+  bool may_lack(const Group& group) const {
+    return peers_.any_lost() || (!departed_.empty() && departed_.contains(group.channel));
+  }
   // Fails a new group with a member that has died.
   void fail_if_dead(Group& group);
   // The link to this peer has ended: fails every group that needs it.
   void lose(int handle);
 
  private:
-  // A rank that is lost and that this operation cannot do without; -1 if there is none.
+  bool has_departed(const Group& group, int rank) const;
+  // A rank that is lost, or has departed, and that this operation cannot do without; -1 if there is none.
   int lacking(const Operation& operation) const;
   Error explained(const Operation& operation) const;
   Error gone(const Group& group, int rank) const;
@@ -50,6 +61,7 @@ class Failures {
   const Whereabouts& whereabouts_;
   const std::string& description_;
   FirstError first_error_;
+  std::unordered_map<std::uint64_t, std::vector<int>> departed_;  // by channel
 };
 
 }  // namespace paceline

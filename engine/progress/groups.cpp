@@ -73,6 +73,7 @@ void Groups::drop(Group& group) {
   const bool under_way = operations_.any([&](const Operation& each) { return each.group == &group && !each.over(); });
   if (group.segment != nullptr) group.segment->end(under_way ? Ending::failed : Ending::left);
   operations_.fail_all({ErrorKind::aborted, "its group was closed"}, &group);
+  if (!group.error && group.use == Group::Use::callers) say_goodbye(group);
   if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
   group.matcher.clear();
   if (group.segment != nullptr) {
@@ -83,6 +84,15 @@ void Groups::drop(Group& group) {
   const auto dropped = groups_.extract(group.channel);
   if (!group.send_rates.empty()) pace_links(group);
   forget_links(group);
+}
+
+// It comes after everything that this rank has sent: the others can do without it for as long as nothing needs it.
+void Groups::say_goodbye(const Group& group) {
+  Header goodbye;
+  goodbye.frame = Frame::goodbye;
+  goodbye.channel = group.channel;
+  for (const Member& member : group.members)
+    if (member.link != nullptr && peers_.reaches(member.peer)) member.link->control(goodbye, {});
 }
 
 void Groups::clear() {

@@ -40,6 +40,7 @@ class Groups {
   void set_pace(Group& group, double inbound, std::vector<double> outbound);
 
  private:
+  void say_goodbye(const Group& group);
   void share_segment(Group& group, std::vector<int> machine);
   void pace_links(const Group& of);
 

@@ -49,7 +49,7 @@ bool Loop::step(Operation& operation) {
     if (operation.read_remotely()) poll_links();  // a peer that gave up has said so by now
     if (!operation.over()) operation.finish();
     return true;
-  } else if (peers_.any_lost()) {
+  } else if (failures_.may_lack(*operation.group)) {
     failures_.fail_if_absent(operation);  // from now on it may need a rank that left before
   }
   return moved;

@@ -1,0 +1,13 @@
+"""A rank closes a group and lives on: the others are told once they need it there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import PROGRAMS, run
+
+
+@pytest.mark.parametrize("machines", ["00", "01"])
+def test_a_rank_that_has_closed_the_group_is_named(machines: str, tmp_path: Path) -> None:
+    run(2, PROGRAMS / "departed.py", machines, output=tmp_path, deadline=120)
