@@ -33,11 +33,13 @@ class Operation:
 
     def done(self) -> bool:
         """Whether it is over, well or not, and the results are where they belong; never waits."""
-        if not self._native.done():
+        native = self._native
+        if not native.done():
             return False
-        for buffer in self._buffers:
-            if buffer.copy is not None and not self._native.error():
-                buffer.give_back()
+        if isinstance(native, _engine.Operation):  # no result of a device is copied
+            for buffer in self._buffers:
+                if buffer.copy is not None and not native.error():
+                    buffer.give_back()
         return True
 
     def wait(self, timeout: float | None = None) -> None:
