@@ -124,7 +124,8 @@ void Failures::lose(int handle) {
 
 Error Failures::gone(const Group& group, int rank) const {
   const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
-  if (!peer.lost) return {ErrorKind::peer_lost, group.name_of(rank) + " has left the group", peer.description};
+  if (!peer.lost && !peer.left)
+    return {ErrorKind::peer_lost, group.name_of(rank) + " has left the group", peer.description};
   return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank));
 }
 
