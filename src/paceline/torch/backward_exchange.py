@@ -31,12 +31,12 @@ class BackwardExchange:
     def __init__(self, group: dist.ProcessGroup | None, owner: str, begins: Callable[[], None] = lambda: None) -> None:
         self.channel = channel_of(group)
         """The ranks, where no other exchange is."""
-        self._leave = weakref.finalize(self, leave, self.channel, group)
-        self._leave.atexit = False
         self._owner = owner
         self._begins = begins
         self._buckets: list[Bucket] = []
-        self._works: list[dist.Work] = []
+        self._works: list[dist.Work] = []  # of the pass under way, or of one that did not finish
+        self._leave = weakref.finalize(self, leave, self.channel, group, self._works)
+        self._leave.atexit = False
         self._hooks: list[list[RemovableHandle]] = []  # by bucket and slot
         self._ending: weakref.ref[_Ending] | None = None  # of the pass under way
         self._paused = False
@@ -130,7 +130,7 @@ class BackwardExchange:
         self._begins()
         for bucket in self._buckets:
             bucket.begin()
-        self._works = []
+        self._works.clear()
         ending = _Ending(self)
         self._ending = weakref.ref(ending)
         Variable._execution_engine.queue_callback(ending)
@@ -147,6 +147,7 @@ class BackwardExchange:
         for bucket, work in zip(self._buckets, self._works, strict=True):
             work.wait()
             bucket.settle()
+        self._works.clear()
         self._ending = None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch.distributed as dist
 from torch import Tensor
 
@@ -18,9 +20,15 @@ def channel_of(group: dist.ProcessGroup | None) -> dist.ProcessGroup | None:
     return found.sibling() if isinstance(found, PacelineProcessGroup) else group
 
 
-def leave(channel: dist.ProcessGroup | None, group: dist.ProcessGroup | None) -> None:
-    """Use a channel of `group` no longer."""
-    if channel is not group and isinstance(channel, PacelineProcessGroup):
+def leave(channel: dist.ProcessGroup | None, group: dist.ProcessGroup | None, works: Sequence[dist.Work]) -> None:
+    """Use a channel of `group` no longer. works: the last that were started in it.
+
+    With one of these under way, as after an exception in `backward`, the channel stays and ends with the group: to end
+    it would fail what the other ranks do there, before they come to that exception themselves.
+    """
+    if channel is group or not isinstance(channel, PacelineProcessGroup):
+        return
+    if all(work.is_completed() for work in works):
         channel.shutdown()
 
 
