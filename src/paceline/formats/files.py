@@ -39,7 +39,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     except OSError as error:
         # The folder takes no new file, or the file is where a container has one of its host.
         if found is None or error.errno not in _KEPT or found.st_uid != os.geteuid():
-            raise
+            raise OSError(error.errno, error.strerror, str(path)) from None
         _put(os.open(place, _EMPTIED), data)
 
 
