@@ -16,7 +16,7 @@ import time
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
@@ -150,7 +150,7 @@ def main() -> int:
         print(*logs["cpp"].read_text(errors="replace").splitlines()[-LAST_WORDS:], sep="\n")
     seconds = time.monotonic() - begin
     print(summary({"C++": kinds["cpp"], "Python": kinds["python"]}, seconds))
-    told = {"seconds": seconds, "kinds": {kind: asdict(outcome) for kind, outcome in kinds.items()}}
+    told = {"seconds": seconds, "kinds": {kind: vars(outcome) for kind, outcome in kinds.items()}}
     (FOLDER / "results.json").write_text(json.dumps(told, indent=1) + "\n")
     return int(any(outcome.failed or not outcome.passed for outcome in kinds.values()))
 

@@ -92,6 +92,7 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, name: str) -> "tuple[io.TextI
     return stream, ours
 
 
+@pytest.mark.needs("a terminal")
 def test_no_color_is_no_control_character(columns) -> None:
     columns.setenv("NO_COLOR", "1")
     stream, ours = on_a_terminal(columns, "stdout")
@@ -112,6 +113,7 @@ def test_the_last_stage_that_is_whole_is_read(tmp_path: Path) -> None:
     assert read(file) == Stage(2, 48, "gloo, epoch 1/12, loss 1.3")
 
 
+@pytest.mark.needs("a terminal")
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_bar_is_drawn_on_a_terminal_and_lines_with_no_color(columns, tmp_path: Path, no_color: str) -> None:
     columns.setenv("NO_COLOR", no_color)

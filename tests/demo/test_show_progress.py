@@ -31,6 +31,7 @@ def test_what_failed_is_shown_whole_and_its_code_handed_on(end: str, code: int) 
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "[1/2] Building\nerror: no such file\n")
 
 
+@pytest.mark.needs("a terminal")
 def test_a_terminal_sees_the_last_step_and_no_other_line() -> None:
     """The command ends once its step was seen."""
     ours, theirs = pty.openpty()
