@@ -122,7 +122,8 @@ void Arena::retire(const std::byte* inside) {
   if (offset_of(inside) < after->first + after->second.bytes) after->second.retired = true;
 }
 
-// A private mapping copies a page when it is first written to, so each page is written to, with what it holds.
+// A private mapping copies a page when it is first written to: the kernel is told to, or, before Linux 5.14, each page
+// is written to, with what it holds.
 void Arena::detach(std::byte* memory, std::size_t bytes) {
   retire(memory);
   const std::size_t begin = offset_of(memory) / kPage * kPage;
@@ -130,8 +131,9 @@ void Arena::detach(std::byte* memory, std::size_t bytes) {
   void* const mapped = ::mmap(at(begin), end - begin, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
                               fd_.get(), static_cast<off_t>(begin));
   if (mapped == MAP_FAILED) return;
-  for (std::size_t page = begin; page < end; page += kPage)
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at(page))).fetch_or(0, std::memory_order_relaxed);
+  if (::madvise(mapped, end - begin, kPopulateWrite) != 0)
+    for (std::size_t page = begin; page < end; page += kPage)
+      std::atomic_ref(*reinterpret_cast<std::uint64_t*>(at(page))).fetch_or(0, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   detached_[begin] = std::max(detached_[begin], end - begin);
   any_detached_.store(true, std::memory_order_relaxed);

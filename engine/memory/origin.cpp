@@ -4,7 +4,7 @@
 
 namespace paceline {
 
-std::atomic<unsigned> Origin::forks = [] {
+std::atomic<unsigned> Origin::forks = []() noexcept {
   ::pthread_atfork(nullptr, nullptr, [] { ++forks; });
   return 0U;
 }();

@@ -48,6 +48,10 @@ void Engine::refuse_child() const {
 
 Sleepers::Lock Engine::enter() {
   if (inherited()) refuse_child();
+  return take_over();
+}
+
+Sleepers::Lock Engine::take_over() {
   auto lock = lock_.take();
   // What the caller changes may leave an operation with acknowledgements alone to wait for, and peers do not ring for
   // these yet.
@@ -326,7 +330,7 @@ void Engine::close() {
 
 Error Engine::end() {
   if (inherited()) return {};
-  auto lock = enter();
+  auto lock = take_over();
   if (closed_) return {};
   leave_groups(groups_.all());
   Error unraised = farewell_.part(lock, groups_.all());

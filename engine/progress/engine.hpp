@@ -151,6 +151,8 @@ class Engine final : private LoopHost {
 
  private:
   Sleepers::Lock enter() override;
+  // The lock, as whoever enters takes it, in a process that has made this engine itself.
+  Sleepers::Lock take_over();
   bool inherited() const override { return origin_.inherited(); }
   bool closed() const override { return closed_; }
   const std::shared_ptr<Arena>& arena() const override { return arena_; }
