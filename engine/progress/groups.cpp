@@ -80,7 +80,7 @@ void Groups::drop(Group& group) {
     group.segment->depart();
     departed_segments_.push_back(std::move(group.segment));
   }
-  closed_channels_.insert(group.channel);
+  closed_channels_.emplace(group.channel, group.use == Group::Use::callers);
   const auto dropped = groups_.extract(group.channel);
   if (!group.send_rates.empty()) pace_links(group);
   forget_links(group);

@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "execute/group.hpp"
@@ -32,8 +31,13 @@ class Groups {
   const std::shared_ptr<Group>& find(std::uint64_t channel) const;
   std::vector<std::shared_ptr<Group>> all() const;
   // What arrives for a closed channel is thrown away.
-  void close_channel(std::uint64_t channel) { closed_channels_.insert(channel); }
+  void close_channel(std::uint64_t channel) { closed_channels_.emplace(channel, false); }
   bool is_closed(std::uint64_t channel) const { return closed_channels_.contains(channel); }
+  // Whether a caller of this rank has closed its group. A coordinator's own groups end by what all ranks agree on.
+  bool was_left(std::uint64_t channel) const {
+    const auto found = closed_channels_.find(channel);
+    return found != closed_channels_.end() && found->second;
+  }
 
   void set_plans(Group& group, Plans plans);
   // See Engine.
@@ -49,7 +53,7 @@ class Groups {
   ActiveOperations& operations_;
   const std::string& description_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
-  std::unordered_set<std::uint64_t> closed_channels_;
+  std::unordered_map<std::uint64_t, bool> closed_channels_;  // see was_left
   std::vector<std::unique_ptr<SharedSegment>> departed_segments_;  // of groups that other ranks have yet to close
 };
 

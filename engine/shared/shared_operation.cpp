@@ -82,11 +82,12 @@ bool SharedOperation::gather() {
 }
 
 // Returns whether this rank has begun the epoch. If it never will, the operation does not go on: a rank that has failed
-// says why, and one that has left said so long ago.
+// says why, and one that has left said so long ago. In a coordinator's own groups a rank may leave because of another
+// one, whom the coordinator names.
 bool SharedOperation::met(int rank, std::uint64_t epoch) {
   const Presence presence = segment_->presence(rank, epoch);
   if (presence == Presence::failed) gone_ = rank;
-  if (presence == Presence::left) {
+  if (presence == Presence::left && group->use == Group::Use::callers) {
     const int member = segment_->member(rank);
     trouble_ = {ErrorKind::peer_lost, group->name_of(member) + " has left the group",
                 group->members[static_cast<std::size_t>(member)].description};
