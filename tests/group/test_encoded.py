@@ -57,20 +57,13 @@ else:
 """
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        (("bf16", "bf16"), "True"),
-        (("off", "off"), "False"),
-        (("bf16", "off"), "Mismatch .*ranks disagree: rank 0 .* SUM as bf16, rank 1 .* SUM$"),
-    ],
-)
-def test_the_setting(settings: tuple[str, str], said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("setting", "said"), [("bf16", "True"), ("off", "False")])
+def test_the_setting(setting: str, said: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(SETTING)
     output = tmp_path / "out"
     output.mkdir()
-    with job(2, program, *settings, output=output) as running:
+    with job(2, program, setting, setting, output=output) as running:
         running.wait(150)
     lines = [path.read_text().strip() for path in sorted(output.glob("*out*"))]
     assert len(lines) == 2 and all(re.match(said, line) for line in lines), words(output)
