@@ -46,7 +46,8 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
   const std::shared_ptr<Group> group = groups_.find(header.channel);
   if (group == nullptr) {
     if (groups_.is_closed(header.channel)) {
-      if (header.frame == Frame::offer && groups_.was_left(header.channel)) failures_.refuse(arrival->peer, header.channel);
+      if (header.frame == Frame::offer && groups_.was_left(header.channel))
+        failures_.refuse(arrival->peer, header.channel);
     } else if (early_.size() < kOrphanLimit) {
       early_.push_back(std::move(arrival));
     } else {

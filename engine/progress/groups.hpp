@@ -53,7 +53,7 @@ class Groups {
   ActiveOperations& operations_;
   const std::string& description_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Group>> groups_;
-  std::unordered_map<std::uint64_t, bool> closed_channels_;  // see was_left
+  std::unordered_map<std::uint64_t, bool> closed_channels_;        // see was_left
   std::vector<std::unique_ptr<SharedSegment>> departed_segments_;  // of groups that other ranks have yet to close
 };
 
