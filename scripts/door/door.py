@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -86,6 +87,8 @@ def main() -> int:
         sys.exit("door: bare systems are made and entered by root; run the command with sudo")
     if lacking := [name for name in ("debootstrap", "setpriv", "unshare") if shutil.which(name) is None]:
         sys.exit(f"door: install the commands {', '.join(lacking)}")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))  # what is mounted is unmounted
     rows, good = [], True
     print(LINE.format("system", "user", "kind", "command", "seconds", "passed", "skipped", "failed", "special"))
     for row in (row for row in ROWS if row.name in asked.rows):
