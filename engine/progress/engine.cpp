@@ -403,9 +403,7 @@ void Engine::answer(const Question& question, std::string_view content) {
 }
 
 void Engine::read_if_idle() {
-  if (!operations_.empty()) return;
-  whereabouts_.note_unread(operations_.last_id());
-  sockets_.poll();
+  if (operations_.empty()) sockets_.poll();
 }
 
 void Engine::after_fork_in_child() {

@@ -215,7 +215,7 @@ class Engine final : private LoopHost {
   Failures failures_{peers_, groups_, operations_, whereabouts_, description_};
   Deadlines deadlines_{operations_, whereabouts_, waits_, failures_};
   Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, questions_, failures_};
-  Sockets sockets_{peers_, sleepers_.wakeups(), delivery_};
+  Sockets sockets_{peers_, sleepers_.wakeups(), delivery_, operations_};
   Loop loop_{peers_, sockets_, delivery_, operations_, failures_, deadlines_, guests_};
   Parking parking_{peers_, sleepers_, sockets_, loop_, operations_, deadlines_};
   Waiting waiting_;

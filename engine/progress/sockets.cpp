@@ -41,7 +41,10 @@ void Sockets::handle(std::span<const epoll_event> events) {
     if (!Wakeups::is_socket(event) || !peers_.has(static_cast<int>(event.data.u64))) continue;
     Peer& peer = peers_[static_cast<int>(event.data.u64)];
     if (peer.lost) continue;
-    if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) peer.link->on_readable(inbox_);
+    if ((event.events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+      if (operations_.empty()) peer.sent_ahead_of = operations_.last_id();
+      peer.link->on_readable(inbox_);
+    }
     if (!peer.lost && (event.events & EPOLLOUT) != 0) peer.link->poll(inbox_);
   }
 }

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "link/link.hpp"
+#include "progress/active_operations.hpp"
 #include "progress/peers.hpp"
 #include "progress/wakeups.hpp"
 
@@ -15,7 +16,8 @@ namespace paceline {
 
 class Sockets {
  public:
-  Sockets(Peers& peers, Wakeups& wakeups, Inbox& inbox) : peers_(peers), wakeups_(wakeups), inbox_(inbox) {}
+  Sockets(Peers& peers, Wakeups& wakeups, Inbox& inbox, const ActiveOperations& operations)
+      : peers_(peers), wakeups_(wakeups), inbox_(inbox), operations_(operations) {}
 
   // Adds a peer, and listens to its socket. Throws std::system_error.
   int add(std::unique_ptr<Link> link, std::string description);
@@ -24,12 +26,15 @@ class Sockets {
   void set_interest(bool reading);
   // Looks at all sockets, without waiting.
   void poll();
+  // Reads what has come. Whichever thread does so with nothing under way notes who sent it: that peer may wait for this
+  // rank, see Whereabouts::tell_line.
   void handle(std::span<const epoll_event> events);
 
  private:
   Peers& peers_;
   Wakeups& wakeups_;
   Inbox& inbox_;
+  const ActiveOperations& operations_;
 };
 
 }  // namespace paceline

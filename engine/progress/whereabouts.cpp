@@ -61,13 +61,6 @@ void Whereabouts::report_wait(const Operation& operation) {
     if (peers_.reaches(member.peer)) member.link->control(header);
 }
 
-void Whereabouts::note_unread(std::uint64_t last_operation) {
-  for (const Link* link : peers_.tcp_links()) {
-    Peer& peer = peers_[link->peer()];
-    if (!peer.lost && has_unread(*link)) peer.sent_ahead_of = last_operation;
-  }
-}
-
 void Whereabouts::tell_line(std::string_view line, std::uint64_t last_operation) {
   line = line.substr(0, kLongestLine);
   Header header;

@@ -36,9 +36,6 @@ class Whereabouts {
   // Tells the other ranks that this one waits in `operation`: if another is elsewhere in the same collective, both
   // sides learn of it.
   void report_wait(const Operation& operation);
-  // Notes which peers on other machines have sent something that is about to be read, although nothing is under way
-  // here since this operation.
-  void note_unread(std::uint64_t last_operation);
   // Tells peers on other machines that have sent something since this operation, the last of this rank, at which line
   // its program is, cut to 255 bytes.
   void tell_line(std::string_view line, std::uint64_t last_operation);

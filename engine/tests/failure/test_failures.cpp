@@ -409,6 +409,39 @@ TEST(who_has_nothing_under_way_says_where_it_is_to_who_waits_for_it_on_another_m
   });
 }
 
+// A thread that sleeps here may read before the one that looks from time to time.
+TEST(who_has_nothing_under_way_says_where_it_is_whichever_of_its_threads_reads) {
+  World world(2, [](int, int) { return Wire::tcp; });
+  std::atomic<bool> looked = false;
+  std::atomic<bool> heard = false;
+  world.run([&](Rank& r) {
+    reduce_floats(r, 10);
+    if (r.rank == 1) {
+      while (!heard) {
+        r.engine->questions();
+        looked = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        r.engine->tell_line("late.py:7");
+      }
+      reduce_floats(r, 10);
+      return;
+    }
+    while (!looked) std::this_thread::yield();
+    std::vector<float> data(10, 1);
+    const auto late =
+        all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, Op::sum, 1, Mode::async);
+    std::vector<Wait> found;
+    do {
+      CHECK(!r.engine->is_over(*late));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      found = r.engine->waits();
+    } while (found.empty() || found[0].missing.empty() || found[0].missing[0].line.empty());
+    CHECK(found[0].missing[0].line == "late.py:7");
+    heard = true;
+    r.engine->wait(*late, std::chrono::seconds(-1));
+  });
+}
+
 TEST(asynchronous_operations_time_out_too) {
   World world(2, [](int, int) { return Wire::shm; }, false, 0.3);
   world.run([&](Rank& r) {
