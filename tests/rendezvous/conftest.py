@@ -1,1 +1,1 @@
-from open_resources import nothing_left_open  # noqa: F401  (a fixture of every test here)
+from open_resources import little_to_collect, nothing_left_open  # noqa: F401  (fixtures of every test here)
