@@ -100,14 +100,20 @@ def finish(process: "subprocess.Popen[str]", seconds: float = DEADLINE) -> tuple
     return process.returncode, out, err
 
 
-def run_example(name: str, *options: str) -> list[str]:
-    """The lines that a script in `examples` prints, started with the command in its docstring and these options."""
+def example(name: str) -> tuple[int, Path]:
+    """How many ranks the command in the docstring of a script in `examples` starts, and the script."""
     file = ROOT / "examples" / name
-    match = re.search(r"paceline run (-n \d+) examples/(\S+?)\"\"\"", file.read_text())
+    match = re.search(r"paceline run -n (\d+) examples/(\S+?)\"\"\"", file.read_text())
     assert match is not None
     assert match[2] == name
+    return int(match[1]), file
+
+
+def run_example(name: str, *options: str) -> list[str]:
+    """The lines that such a script prints, started with that command and these options."""
+    ranks, file = example(name)
     code, out, err = finish(
-        paceline_run(*match[1].split(), *options, file, env=environment(PACELINE_TIMEOUT="100")), 250
+        paceline_run("-n", str(ranks), *options, file, env=environment(PACELINE_TIMEOUT="100")), 250
     )
     assert code == 0, err
     return out.splitlines()

@@ -1,5 +1,5 @@
-"""The examples run as their first lines say, and what the documentation shows whole runs as it stands; what is no
-matter of torchrun's runs without it, which is quicker."""
+"""The examples run with as many ranks as their first lines say, and what the documentation shows whole runs as it
+stands. One is started by its first line; the ranks of the others are forked, which is quicker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from launched import environment, finish, paceline_run, run_example
+from jobs import RAW, TORCH, run
+from launched import example, run_example
 
 from paceline.launch import torchrun
 
@@ -19,29 +20,45 @@ NEEDS_TORCH = pytest.mark.skipif(not torchrun.installed(), reason="torch is not 
 
 @NEEDS_TORCH
 @pytest.mark.skipif(not entry_points(group="torch.backends", name="paceline"), reason="paceline is not installed")
-@pytest.mark.parametrize("line", ["train.py", "hybrid.py --direct"])
-def test_training(line: str) -> None:
-    losses = [float(line.rpartition(" ")[2]) for line in run_example(*line.split())]
+def test_training() -> None:
+    """Nothing is imported from Paceline there: torch knows the backend by its name."""
+    it_learns(run_example("train.py"))
+
+
+@NEEDS_TORCH
+def test_training_in_partitions(tmp_path: Path) -> None:
+    it_learns(forked("hybrid.py", tmp_path, TORCH))
+
+
+def it_learns(said: list[str]) -> None:
+    losses = [float(line.rpartition(" ")[2]) for line in said]
     assert len(losses) == 4
     assert losses[-1] < losses[0] / 4
 
 
-def test_averages() -> None:
-    assert run_example("average.py", "--direct") == [
+def forked(name: str, output: Path, imports: tuple[str, ...] = RAW) -> list[str]:
+    """The lines that the example's ranks print."""
+    ranks, file = example(name)
+    run(ranks, file, output=output, env={"PACELINE_TIMEOUT": "100"}, imports=imports)
+    return [line for rank in range(ranks) for line in (output / f"rank-{rank}.out").read_text().splitlines()]
+
+
+def test_averages(tmp_path: Path) -> None:
+    assert forked("average.py", tmp_path) == [
         "mean of the ranks: 1.5",
         "ranks and their squares: [[0, 0], [1, 1], [2, 4], [3, 9]]",
     ]
 
 
-def test_any_framework() -> None:
-    assert run_example("any_framework.py", "--direct") == [
+def test_any_framework(tmp_path: Path) -> None:
+    assert forked("any_framework.py", tmp_path) == [
         f"{way}: the ranks have the same weights: True, within 0.01 of the answer: True" for way in ("NumPy", "DLPack")
     ]
 
 
 @NEEDS_TORCH
-def test_names() -> None:
-    assert run_example("named.py", "--direct") == ["8 tensors on 2 ranks, each with the mean 0.5"]
+def test_names(tmp_path: Path) -> None:
+    assert forked("named.py", tmp_path, TORCH) == ["8 tensors on 2 ranks, each with the mean 0.5"]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +72,7 @@ def test_what_the_documentation_shows(page: str, shows: str, holds: int, tmp_pat
     (block,) = [found for found in BLOCK.findall((ROOT / page).read_text()) if shows in found]
     program = tmp_path / "shown.py"
     program.write_text(f"{block}\nassert (gradient == {holds}).all()\nprint('it ran')\n")
-    code, out, err = finish(paceline_run("-n", "2", "--direct", program, env=environment(PACELINE_TIMEOUT="60")), 250)
-    assert code == 0, err
-    assert out.count("it ran") == 2
+    output = tmp_path / "output"
+    output.mkdir()
+    run(2, program, output=output, env={"PACELINE_TIMEOUT": "60"})
+    assert [file.read_text().splitlines()[-1] for file in sorted(output.glob("*.out"))] == ["it ran"] * 2
