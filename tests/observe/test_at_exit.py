@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from jobs import PROGRAMS
+from jobs import PROGRAMS, RAW, TORCH, job
 
-from paceline.launch.local import LocalJob
 from paceline.trace import dump
 
-LEAVING = str(PROGRAMS / "leaving.py")
 DEADLINE = 100.0
 STEPS = 20
 
@@ -30,9 +26,10 @@ def test_what_is_written_at_exit_is_written(face: str, how: str, tmp_path: Path)
     own = {"PACELINE_TRACE": str(tmp_path / "trace"), "PACELINE_TIMEOUT": "60"}
     if how != "alone":  # rank 0 would wait for rank 1's figures
         own["PACELINE_REPORT"] = "-" if how == "raise" else str(report)
-    argv = [sys.executable, LEAVING, face, str(STEPS), str(timeline), how]
-    with LocalJob(2, argv, {**os.environ, **own}, threads=1, output=output) as job:
-        codes = [process.wait(DEADLINE) for process in job.processes]
+    imports = TORCH if face == "horovod" else None if how == "end" else RAW  # one has interpreters of its own
+    words = (face, str(STEPS), str(timeline), how)
+    with job(2, PROGRAMS / "leaving.py", *words, output=output, env=own, imports=imports) as running:
+        codes = [process.wait(DEADLINE) for process in running.processes]
     told = [(output / f"rank-{rank}.err").read_text() for rank in range(2)]
     assert codes == [1 if how == "raise" else 0, 0], told
     assert "Exception ignored" not in "".join(told)

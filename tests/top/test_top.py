@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
-import psutil
 import pytest
-from jobs import PROGRAMS
+from jobs import PROGRAMS, job
 from rich.console import Console
 
 from paceline.launch.local import LocalJob
@@ -27,8 +27,9 @@ from paceline.top import look as look_module
 from paceline.top.look import Job, Picture, Row
 from paceline.top.show import render
 from paceline.trace import far, live
+from paceline.trace.listener import Name
 
-WATCHED = str(PROGRAMS / "watched_job.py")
+WATCHED = PROGRAMS / "watched_job.py"
 TOP = [sys.executable, "-m", "paceline", "top"]
 DEADLINE = 150.0
 
@@ -42,22 +43,18 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def running(output: Path) -> Iterator[int]:
     """A job of two ranks that trains until the tests are over; the pid of one of them."""
-    argv = [sys.executable, WATCHED, "0", "-", "end"]
-    with LocalJob(2, argv, {**os.environ, "PACELINE_LOG": "INFO"}, threads=1, output=output) as job:
+    with job(2, WATCHED, "0", "-", "end", output=output, env={"PACELINE_LOG": "INFO"}) as two:
         deadline = time.monotonic() + DEADLINE
-        while not (found := pids(job)) and job.poll() is None and time.monotonic() < deadline:
+        while not (found := pids(two)) and two.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
         assert found, (output / "rank-0.err").read_text()
         yield found[0]
-        assert job.poll() is None, (output / "rank-0.err").read_text()
+        assert two.poll() is None, (output / "rank-0.err").read_text()
 
 
-def pids(job: LocalJob) -> list[int]:
+def pids(running: LocalJob) -> list[int]:
     """Of this test's own ranks, once both can be asked and have begun to train."""
-    from paceline.trace import live
-
-    started = {process.pid for process in job.processes}
-    mine = started | {child.pid for pid in started for child in descendants(pid)}
+    mine = {process.pid for process in running.processes}
     names = [name for name in live.listening() if name.pid in mine]
     if len(names) < 2:
         return []
@@ -66,10 +63,6 @@ def pids(job: LocalJob) -> list[int]:
     except ValueError:  # they have just begun, or ended
         return []
     return [dump.pid for dump in dumps] if all(len(dump.requests) > 50 for dump in dumps) else []
-
-
-def descendants(pid: int) -> list:
-    return psutil.Process(pid).children(recursive=True)
 
 
 def top(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -152,35 +145,40 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """Runs a program as if each rank had a machine of its own."""
 
 
-def seen_from(rank: int, job: LocalJob, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `live.listening` see the socket of this rank alone, as on that rank's machine."""
-    everywhere = live.listening
+@contextmanager
+def on_machines(ranks: int, program: Path, *arguments: str, folder: Path, **env: str) -> Iterator[LocalJob]:
+    wrapper, output = folder / "on_machines.py", folder / "output"
+    wrapper.write_text(ON_MACHINES)
+    output.mkdir()
+    with job(ranks, wrapper, str(program), *arguments, output=output, env=env) as running:
+        yield running
+
+
+def names_of(running: LocalJob) -> list[Name]:
+    """The sockets of all its ranks, by rank, once each has trained."""
     deadline = time.monotonic() + DEADLINE
-    while len(pids(job)) < len(job.processes) and time.monotonic() < deadline:
-        assert job.poll() is None
+    while len(mine := pids(running)) < len(running.processes) and time.monotonic() < deadline:
+        assert running.poll() is None
         time.sleep(0.05)
-    (mine,) = [name for name in everywhere() if name.rank == rank and name.pid in pids(job)]
-    monkeypatch.setattr(live, "listening", lambda: [mine])
+    return sorted((name for name in live.listening() if name.pid in mine), key=lambda name: name.rank)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_ranks_on_other_machines_answer_through_one_on_this(
-    rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    argv = [sys.executable, "-c", ON_MACHINES, WATCHED, "0", "-", "end"]
-    with LocalJob(3, argv, dict(os.environ), threads=1, output=tmp_path) as job:
-        seen_from(rank, job, monkeypatch)
-        monkeypatch.setattr(look_module, "ANSWER_SECONDS", DEADLINE)
-        monkeypatch.setattr(look_module, "FIRST_SECONDS", DEADLINE)
-        look = Job(None)
-        look.ask()
-        picture = look.picture()
-        while not all(row.rates.steps for row in picture.rows):
+def test_ranks_on_other_machines_answer_through_one_on_this(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look_module, "ANSWER_SECONDS", DEADLINE)
+    monkeypatch.setattr(look_module, "FIRST_SECONDS", DEADLINE)
+    with on_machines(3, WATCHED, "0", "-", "end", folder=tmp_path) as running:
+        first, second, _ = names_of(running)
+        for seen in (first, second):  # the socket of this rank alone, as on its machine
+            monkeypatch.setattr(live, "listening", lambda seen=seen: [seen])
+            look = Job(None)
+            look.ask()
             picture = look.picture()
-        assert job.poll() is None
-    assert [row.figures.rank for row in picture.rows] == [0, 1, 2]
-    assert len({row.figures.pid for row in picture.rows}) == 3
-    assert (picture.size, picture.elsewhere, picture.gone, picture.silent) == (3, 0, 0, {})
+            while not all(row.rates.steps for row in picture.rows):
+                picture = look.picture()
+            assert [row.figures.rank for row in picture.rows] == [0, 1, 2]
+            assert len({row.figures.pid for row in picture.rows}) == 3
+            assert (picture.size, picture.elsewhere, picture.gone, picture.silent) == (3, 0, 0, {})
+        assert running.poll() is None
 
 
 def test_a_rank_elsewhere_that_only_computes_answers_and_one_that_is_stopped_is_named(
@@ -190,14 +188,13 @@ def test_a_rank_elsewhere_that_only_computes_answers_and_one_that_is_stopped_is_
     program.write_text(
         "import time, paceline\ngroup = paceline.init()\ngroup.barrier()\nprint('met', flush=True)\ntime.sleep(600)\n"
     )
-    argv = [sys.executable, "-c", ON_MACHINES, str(program)]
     # It looks for questions whenever it looks for stalls, so that this test need not wait for long.
-    with LocalJob(2, argv, {**os.environ, "PACELINE_STALL_SECONDS": "3"}, threads=1, output=tmp_path) as job:
-        files = [tmp_path / f"rank-{rank}.out" for rank in range(2)]
+    with on_machines(2, program, folder=tmp_path, PACELINE_STALL_SECONDS="1") as running:
+        files = [tmp_path / "output" / f"rank-{rank}.out" for rank in range(2)]
         deadline = time.monotonic() + DEADLINE
         while not all(file.exists() and file.read_text() for file in files) and time.monotonic() < deadline:
             time.sleep(0.05)
-        mine = {process.pid for process in job.processes}
+        mine = {process.pid for process in running.processes}
         here, there = sorted((name for name in live.listening() if name.pid in mine), key=lambda name: name.rank)
         monkeypatch.setattr(live, "listening", lambda: [here])
         look = Job(None)
@@ -206,7 +203,7 @@ def test_a_rank_elsewhere_that_only_computes_answers_and_one_that_is_stopped_is_
         os.kill(there.pid, signal.SIGSTOP)
         monkeypatch.setattr(look_module, "ANSWER_SECONDS", 5.0)
         picture = look.picture()
-        assert job.poll() is None
+        assert running.poll() is None
     assert [row.figures.rank for row in both.rows] == [0, 1]
     assert [row.figures.rank for row in picture.rows] == [0]
     assert list(picture.silent) == [1]
@@ -236,16 +233,19 @@ def test_without_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_a_stopped_rank_is_not_waited_for_long(tmp_path: Path) -> None:
-    program = "import os, signal, time, paceline\ngroup = paceline.init()\ngroup.barrier()\n" + (
-        "print(os.getpid(), flush=True)\nos.kill(os.getpid(), signal.SIGSTOP) if group.rank else time.sleep(600)\n"
+    program, output = tmp_path / "stops.py", tmp_path / "output"
+    program.write_text(
+        "import os, signal, time, paceline\ngroup = paceline.init()\ngroup.barrier()\nprint(os.getpid(), flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP) if group.rank else time.sleep(600)\n"
     )
-    with LocalJob(2, [sys.executable, "-c", program], dict(os.environ), threads=1, output=tmp_path) as job:
-        files = [tmp_path / f"rank-{rank}.out" for rank in range(2)]
+    output.mkdir()
+    with job(2, program, output=output) as running:
+        files = [output / f"rank-{rank}.out" for rank in range(2)]
         deadline = time.monotonic() + DEADLINE
         while not all(file.exists() and file.read_text() for file in files) and time.monotonic() < deadline:
             time.sleep(0.05)
         done = top("--once", "--interval", "0.1", "--pid", files[0].read_text().strip())
-        assert job.poll() is None
+        assert running.poll() is None
     assert done.returncode == 0, done.stderr
     assert "2 ranks; the last " in done.stdout
     assert "rank 1 (pid " in done.stdout and "did not answer within 2 s" in done.stdout.replace("\n", " ")

@@ -2,8 +2,6 @@
 
 import gc
 import logging
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,12 +14,13 @@ from paceline.trace.dump import Dump, Group
 MODULE = "torch.distributed.flight_recorder.fr_trace"
 COLLECTIVES = "all_reduce broadcast reduce all_gather reduce_scatter gather scatter all_to_all barrier".split()
 
-Analyse = Callable[[list[Dump]], str]
+Analyse = Callable[..., str]
 
 
 @pytest.fixture
 def analyse(tmp_path: Path) -> Analyse:
-    """What fr_trace says about dumps; run in this process, because importing torch takes seconds."""
+    """What fr_trace says about dumps, given these options; run in this process, because importing torch takes
+    seconds."""
     main = pytest.importorskip(MODULE).main
     from torch.distributed.flight_recorder.components.fr_logger import FlightRecorderLogger
 
@@ -33,13 +32,13 @@ def analyse(tmp_path: Path) -> Analyse:
         def emit(self, record: logging.LogRecord) -> None:
             self.lines.append(record.getMessage())
 
-    def analyse(dumps: list[Dump]) -> str:
+    def analyse(dumps: list[Dump], *options: str) -> str:
         flight.write(dumps, str(tmp_path / "trace_"))
         lines = Lines()
         logger = FlightRecorderLogger().logger
         logger.addHandler(lines)
         try:
-            main([str(tmp_path)])
+            main([*options, str(tmp_path)])
         finally:
             logger.removeHandler(lines)
             gc.enable()  # fr_trace switches it off
@@ -48,14 +47,10 @@ def analyse(tmp_path: Path) -> Analyse:
     return analyse
 
 
-def test_ranks_that_agree(tmp_path: Path) -> None:
-    pytest.importorskip(MODULE)
+def test_ranks_that_agree(analyse: Analyse, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = [row(n + 1, 5, n, name) for n, name in enumerate(COLLECTIVES)]
-    flight.write(dumps_of(rows, rows), str(tmp_path / "trace_"))
-    command = [sys.executable, "-m", MODULE, "-p", "trace_", str(tmp_path), "-o", str(tmp_path / "db")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
-    said = (done.stdout + done.stderr).lower()
-    assert done.returncode == 0, said
+    said = analyse(dumps_of(rows, rows), "-p", "trace_", "-o", str(tmp_path / "db")).lower()
+    said += "".join(capfd.readouterr()).lower()
     assert "missing" not in said and "error" not in said and "mismatch" not in said
     assert (tmp_path / "db").stat().st_size > 0
 
