@@ -1,4 +1,5 @@
-"""`paceline lab` as a person meets it: real machines, real signals, deadlines."""
+"""`paceline lab` as a person meets it: real machines, real signals, deadlines. A job of `paceline run` in it is in
+tests/tune/test_tune_lab.py."""
 
 from __future__ import annotations
 
@@ -120,28 +121,6 @@ def test_every_machine_runs_the_command_with_its_environment(cluster: Path, tmp_
     links = json.loads((tmp_path / "links.json").read_text())
     assert [link["name"] for link in links] == ["alpha", "rack", "beta"]
     assert all(link["rate_up"] == link["rate_down"] == 12.5e6 for link in links)
-
-
-@pytest.mark.needs("a lab")
-def test_paceline_run_needs_nothing_more(cluster: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    program = tmp_path / "program.py"
-    program.write_text(
-        "import numpy, os, paceline, socket\n"
-        "with paceline.init(timeout=40) as group:\n"
-        "    value = numpy.full(1 << 18, group.rank + 1, numpy.float32)\n"
-        "    group.all_reduce(value)\n"
-        # In one piece: two ranks write to the same pipe.
-        "    line = f'{socket.gethostname()} {group.rank} {group.size} {value.min()} {value.max()}\\n'\n"
-        "    os.write(1, line.encode())\n"
-    )
-    links = tmp_path / "links.json"
-    done = lab(cluster, "--json", links, "--", *command("run"), "--", sys.executable, program)
-    assert done.returncode == 0, done.stderr
-    said = sorted(line.partition(" | ")[2] for line in done.stdout.splitlines())
-    assert said == ["alpha 0 3 6.0 6.0", "beta 1 3 6.0 6.0", "beta 2 3 6.0 6.0"]
-    # 1 MiB has to leave alpha and to arrive there.
-    assert all(link["up"] > 1 << 20 and link["down"] > 1 << 20 for link in json.loads(links.read_text()))
 
 
 @pytest.mark.needs("a lab")

@@ -15,6 +15,9 @@ from launched import environment, paceline_run
 from needs import skip_without
 
 from paceline.cpu.budget import physical_cores
+from paceline.doctor.cpu import division
+from paceline.doctor.finding import Environment
+from paceline.settings.settings import Settings
 
 # Before it joins, a rank has a thread that its user bound (to the last CPU) and one that nobody did. Then it tells the
 # affinity of each thread, of a forked and of a spawned input worker, and of its threads once Paceline was shut down.
@@ -174,13 +177,11 @@ def test_refusals(words: list[str], complaint: str) -> None:
 
 def test_the_doctor_knows() -> None:
     first, second = two_cores()
-    command = [sys.executable, "-m", "paceline", "doctor", "--json"]
     for env, value in (({}, "not divided"), ({"PACELINE_CORES": "static"}, f"compute {first}")):
         with only_on((first, second)):
-            done = subprocess.run(command, env=environment(**env), capture_output=True, text=True, timeout=150)
-        finding = next(one for one in json.loads(done.stdout) if one["topic"] == "cores")
-        assert value in finding["value"]
-        assert f"engine {second}, input {second}, compute {first}" in finding["value"] + finding["reason"]
+            finding = division(Environment(env, Settings.from_environment(env)))
+        assert value in finding.value
+        assert f"engine {second}, input {second}, compute {first}" in finding.value + finding.reason
 
 
 # torch's pool exists before the rank joins, with a size that its user chose.

@@ -12,7 +12,7 @@ from launched import environment, finish, program
 
 from paceline.bench.systems import MPI_FILES
 
-RANKS = 3
+RAW_RANKS, TORCH_RANKS = 3, 2
 
 # Sums up, then writes what it knows; with "kill" rank 1 goes and the others write what they are told.
 RAW = """
@@ -64,14 +64,17 @@ with open(os.path.join(sys.argv[1], f"rank-{rank}"), "w") as file:
 """
 
 
-def scripts(*more: pytest.MarkDecorator) -> list[object]:
-    """Without a framework, and with torch, whose tests have these marks too."""
+def launched(*more: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """A script without a framework under every launcher, and one with torch under one of them, whose test has these
+    marks too: what reads the launchers' variables knows nothing of torch."""
     absent = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-    torch = pytest.param("import paceline.torch\n" + TORCH, id="torch", marks=[absent, *more])
-    return [pytest.param(RAW, id="raw"), torch]
+    raw = [pytest.param(name, RAW, RAW_RANKS, id=f"{name}-raw") for name in sorted(MPI_FILES)]
+    script = "import paceline.torch\n" + TORCH
+    torch = pytest.param("openmpi", script, TORCH_RANKS, id="openmpi-torch", marks=[absent, *more])
+    return pytest.mark.parametrize(("mpirun", "script", "ranks"), [*raw, torch], indirect=["mpirun"])
 
 
-@pytest.fixture(params=sorted(MPI_FILES))
+@pytest.fixture
 def mpirun(request: pytest.FixtureRequest, short_folder: Path) -> tuple[str, dict[str, str]]:
     """The launcher's name, and the environment for it: nothing that torch's own launchers would set."""
     for file in MPI_FILES[request.param]:
@@ -93,11 +96,11 @@ def short_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def launch(mpirun: tuple[str, dict[str, str]], *argv: str) -> tuple[int, str, str]:
+def launch(mpirun: tuple[str, dict[str, str]], ranks: int, *argv: str) -> tuple[int, str, str]:
     name, env = mpirun
     options = ["--personality", "ompi", "--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     process = subprocess.Popen(
-        [Path(sys.prefix) / MPI_FILES[name][1], *(options if name == "openmpi" else []), "-n", str(RANKS), *argv],
+        [Path(sys.prefix) / MPI_FILES[name][1], *(options if name == "openmpi" else []), "-n", str(ranks), *argv],
         env=env,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -106,22 +109,24 @@ def launch(mpirun: tuple[str, dict[str, str]], *argv: str) -> tuple[int, str, st
     return finish(process, 250)
 
 
-@pytest.mark.parametrize("script", scripts())
-def test_nothing_but_the_launchers_environment(tmp_path: Path, mpirun: tuple[str, dict[str, str]], script: str) -> None:
-    code, out, err = launch(mpirun, sys.executable, str(program(tmp_path, script + REST)), str(tmp_path), "stay")
+@launched()
+def test_nothing_but_the_launchers_environment(
+    tmp_path: Path, mpirun: tuple[str, dict[str, str]], script: str, ranks: int
+) -> None:
+    code, out, err = launch(mpirun, ranks, sys.executable, str(program(tmp_path, script + REST)), str(tmp_path), "stay")
     assert code == 0, out + err
-    for rank in range(RANKS):
-        assert (tmp_path / f"rank-{rank}").read_text() == "6.0 on 3 ranks"
+    for rank in range(ranks):
+        assert (tmp_path / f"rank-{rank}").read_text() == f"{ranks * (ranks + 1) / 2} on {ranks} ranks"
 
 
-@pytest.mark.parametrize("script", scripts(pytest.mark.verify))
-def test_a_killed_rank_is_named(tmp_path: Path, mpirun: tuple[str, dict[str, str]], script: str) -> None:
+@launched(pytest.mark.verify)
+def test_a_killed_rank_is_named(tmp_path: Path, mpirun: tuple[str, dict[str, str]], script: str, ranks: int) -> None:
     # A launcher that sees a rank die ends the others at once; behind the shell they have time to speak.
     shell = ["sh", "-c", '"$@" || true', "sh"]
     script_path = str(program(tmp_path, script + REST))
-    code, out, err = launch(mpirun, *shell, sys.executable, script_path, str(tmp_path), "kill")
+    code, out, err = launch(mpirun, ranks, *shell, sys.executable, script_path, str(tmp_path), "kill")
     assert code == 0, out + err
-    for rank in (0, 2):
+    for rank in {*range(ranks)} - {1}:
         report = (tmp_path / f"rank-{rank}").read_text()
         assert "rank 1 (host " in report and ") died" in report, report
     assert not (tmp_path / "rank-1").exists()

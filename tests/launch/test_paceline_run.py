@@ -74,10 +74,10 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path: Path) -> None:
     assert code == 130
 
 
-@pytest.mark.parametrize("launcher", launchers())
-def test_a_killed_launcher_leaves_no_ranks(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+def test_a_killed_launcher_leaves_no_ranks(tmp_path: Path) -> None:
+    """Nor do those under torchrun outlive it, see tests/hostile/test_killed.py."""
     script = program(tmp_path, SLEEPERS)
-    run = paceline_run("-n", "2", *launcher, script, tmp_path, "polite")
+    run = paceline_run("-n", "2", "--direct", script, tmp_path, "polite")
     running = pids(tmp_path, FILES)
     run.kill()
     try:
@@ -178,19 +178,6 @@ def test_a_machine_that_waits_for_another_says_so_and_where(tmp_path: Path) -> N
     assert code == 130
 
 
-@pytest.mark.parametrize("launcher", launchers())
-def test_ranks_share_a_session_and_leave_no_folder(tmp_path: Path, launcher: tuple[str, ...]) -> None:
-    """Linux shares CPUs between sessions: ranks in sessions of their own could not hand them to each other."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    text = "import os, sys\nsys.stdout.write(f'{os.getsid(0)} {os.getpgrp() == os.getpid()}\\n')"
-    run = paceline_run("-n", "2", *launcher, program(tmp_path, text), env=environment(TMPDIR=str(temporary)))
-    code, out, err = finish(run)
-    assert code == 0, err
-    assert out.splitlines() == [f"{os.getsid(0)} True"] * 2
-    assert not list(temporary.iterdir())
-
-
 @pytest.mark.smoke
 def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
     text = FAILING.replace('raise ValueError("the root cause")', "os.kill(os.getpid(), 9)")
@@ -201,11 +188,18 @@ def test_a_rank_that_was_killed_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", launchers())
-def test_the_plan_and_what_the_user_set(tmp_path: Path, launcher: tuple[str, ...]) -> None:
-    env = environment(OMP_NUM_THREADS="3")
-    run = paceline_run("-n", "2", *launcher, program(tmp_path, SHOW), tmp_path, "--lr", "1", env=env)
-    code, _, err = finish(run)
+def test_what_ranks_get_and_leave(tmp_path: Path, launcher: tuple[str, ...]) -> None:
+    """The plan, and what the user set; one session, for Linux shares CPUs between sessions: ranks in sessions of their
+    own could not hand them to each other; and no folder is left."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = environment(OMP_NUM_THREADS="3", TMPDIR=str(temporary))
+    text = SHOW + "sys.stdout.write(f'{os.getsid(0)} {os.getpgrp() == os.getpid()}\\n')\n"
+    run = paceline_run("-n", "2", *launcher, program(tmp_path, text), tmp_path, "--lr", "1", env=env)
+    code, out, err = finish(run)
     assert code == 0, err
+    assert out.splitlines() == [f"{os.getsid(0)} True"] * 2
+    assert not list(temporary.iterdir())
     seen = facts(tmp_path, 1)
     found = dict(seen["env"])  # type: ignore[call-overload]
     assert found["OMP_NUM_THREADS"] == "3" and "OMP_NUM_THREADS=3 kept as you set it" in err

@@ -1,4 +1,5 @@
-"""`paceline tune` on the machines of a lab, and a job there that is started as it found."""
+"""`paceline tune` on the machines of a lab, and a job there that is started as it found: `paceline run` needs nothing
+more."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from jobs import PROGRAMS
-from launched import DEADLINE, environment
+from launched import DEADLINE, environment, program
 
 PAIR = """
 name: pair
@@ -19,16 +20,24 @@ children:
 """
 
 
+# Each rank says in one piece where it was, for two of them write to the same pipe.
+TRAINS = f"""
+import os, runpy, socket
+runpy.run_path({str(PROGRAMS / "watched_job.py")!r}, run_name="__main__")
+os.write(1, (" ".join([socket.gethostname(), os.environ["RANK"], os.environ["WORLD_SIZE"]]) + "\\n").encode())
+"""
+
+
 @pytest.mark.needs("a lab")
 def test_the_ranks_of_a_lab_are_tuned_and_started_so(tmp_path: Path) -> None:
-    topology, rows = tmp_path / "pair.yaml", tmp_path / "rows.json"
+    topology, rows, links = tmp_path / "pair.yaml", tmp_path / "rows.json", tmp_path / "links.json"
     topology.write_text(PAIR)
     paceline = [sys.executable, "-m", "paceline"]
-    job = [sys.executable, str(PROGRAMS / "watched_job.py"), "{batch}", "-", "end"]
+    job = [sys.executable, str(program(tmp_path, TRAINS)), "{batch}", "-", "end"]
 
     def in_lab(*words: str) -> str:
         done = subprocess.run(
-            [*paceline, "lab", str(topology), "--", *paceline, *words, "--", *job],
+            [*paceline, "lab", str(topology), "--json", str(links), "--", *paceline, *words, "--", *job],
             env=environment(XDG_CACHE_HOME=str(tmp_path)),
             capture_output=True,
             text=True,
@@ -42,7 +51,12 @@ def test_the_ranks_of_a_lab_are_tuned_and_started_so(tmp_path: Path) -> None:
     assert [(row["processes"], row["threads"], row["effective_batch"]) for row in found] == [(3, 1, 900)]
     assert found[0]["chosen"] and found[0]["throughput"] > 0
     assert "to use it on every machine of the lab: paceline run --threads 1 -- " in said
-    assert "tuned: 3 processes with 1 thread each, batch 300" in in_lab("run", "--tuned")
+    said = in_lab("run", "--tuned")
+    assert "tuned: 3 processes with 1 thread each, batch 300" in said
+    for where in ("alpha | alpha 0 3", "beta  | beta 1 3", "beta  | beta 2 3"):
+        assert where in said.splitlines()
+    # 49 kB in every step, most of which has to leave alpha and to arrive there.
+    assert all(link["up"] > 1 << 20 and link["down"] > 1 << 20 for link in json.loads(links.read_text()))
 
 
 @pytest.mark.needs("a lab")
