@@ -8,6 +8,7 @@ from __future__ import annotations
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from itertools import cycle
 Address = tuple[str, int]
 PATIENCE = 20.0
 """Seconds that a listener has to answer a client of this file."""
+PAUSE = 0.005
+"""Seconds between connections once a flood has said all its words."""
 CALL, ANSWER = "call", "answer"
 """The two ways that bytes go on a connection."""
 
@@ -58,7 +61,8 @@ def say(address: Address, words: bytes) -> bytes:
 
 
 class Flood:
-    """Says `words`, one after the other and then again, each on a connection of its own, until it is closed.
+    """Says `words`, one after the other and then again, each on a connection of its own, until it is closed: the first
+    round as quickly as it can, further ones so slowly that others have a core.
 
     most: connections in all.
     """
@@ -85,6 +89,8 @@ class Flood:
         for words in cycle(self._words):
             if self._over or self._count >= self._most:
                 break
+            if self._count >= len(self._words):
+                time.sleep(PAUSE)
             try:
                 say(self._address, words)
             except ConnectionRefusedError:  # those that it was meant for have met

@@ -32,7 +32,7 @@ def hello(protocol: int) -> bytes:
     return b"PACELINE" + struct.pack("!HBx", protocol, 1) + secrets.token_bytes(64)
 
 
-VERSIONS = [hello(protocol) for protocol in range(0, 1 << 16, 61)]
+VERSIONS = [hello(protocol) for protocol in range(0, 1 << 16, 257)]
 STRANGE = [
     b"",
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
