@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.adapt.adaptation import Adaptation
@@ -114,6 +114,7 @@ class Rank:
         return SimpleNamespace(wait=wait, done=lambda: True)
 
 
+@settings(max_examples=40)
 @given(st.integers(2, 4), st.integers(0, CALLS), st.integers(1, 6), st.randoms(use_true_random=False))
 def test_all_ranks_stop_and_plan_before_the_same_calls(ranks: int, changes_at: int, lead: int, order: Any) -> None:
     job = Job(ranks, changes_at)

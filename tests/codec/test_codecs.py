@@ -7,7 +7,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 from codec_reference import decoded
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -52,6 +52,7 @@ def normal(count: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=50)
 @given(values=values() | values(SMALL) | values(NEAR_THE_RANGES))
 @example(values=np.array([np.finfo(np.float32).max] * 3, np.float32))
 @example(values=np.array([1e-45, -1e-45, 0.0, -0.0], np.float32))
@@ -63,6 +64,7 @@ def test_decoded_values_are_those_of_the_reference(codec, values):
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=40)
 @given(values=values(), added=st.floats(-4, 4, width=32))
 @example(values=np.array([2.0, -0.0, -0.0], np.float32), added=-0.0)
 def test_adding_is_decoding_and_then_adding(codec, values, added):
@@ -88,6 +90,7 @@ def test_error_feedback_loses_nothing_in_the_end(codec, steps, seed):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@settings(max_examples=50)
 @given(data=st.data())
 def test_lossless_gives_the_same_bits(dtype, data):
     bits = {"float32": np.uint32, "bfloat16": np.uint16}[dtype]
@@ -106,6 +109,7 @@ def test_lossless_makes_normal_weights_smaller():
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=40)
 @given(values=values(SMALL), data=st.data())
 def test_truncated_bytes_are_a_named_error(codec, values, data):
     encoded = codecs.encode(values, codec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import combinations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.measure.schedule import Round, crowds, packed, rounds
@@ -24,6 +24,7 @@ def test_every_two_meet_once_in_as_few_rounds_as_there_can_be(count: int) -> Non
     assert len(schedule) == max(count - 1 + count % 2, 0) or count == 1
 
 
+@settings(max_examples=40)
 @given(st.integers(2, 300), st.integers(1, 63))
 def test_a_bounded_schedule_leaves_out_meetings_but_nobody(count: int, most: int) -> None:
     schedule = rounds(count, most)

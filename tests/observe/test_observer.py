@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_ins import FakeCoordinator, FakeCounters, FakeEngine, FakeRecord, operation
 
@@ -29,6 +29,7 @@ def following(
     return Observer(engine, coordinators, lambda: {5: ("group 0", 2)}, annotations, 0, 2, capacity=engine.capacity)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12), st.data())
 def test_looking_often_or_seldom_finds_the_same(amounts: list[int], data: st.DataObject) -> None:
     """Operations end in any order between looks; the ring never runs over."""
@@ -235,6 +236,7 @@ def test_figures_survive_their_journey() -> None:
     assert (wait.seconds, wait.missing) == (61.5, ("rank 1 (host b, pid 5)",))
 
 
+@settings(max_examples=40)
 @given(st.binary(max_size=200))
 def test_anything_else_is_refused(data: bytes) -> None:
     for text in (data, b'{"rank":0}', encode(observer(FakeEngine()).figures()).replace(b"figures 1", b"figures 0")):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_ins import FakeCoordinator, FakeEngine, FakeRecord, operation
 
@@ -26,6 +26,7 @@ JOB = 2**61 + os.getpid()
 """Another run of these tests at the same time has a job of its own."""
 
 
+@settings(max_examples=40)
 @given(
     batches=st.lists(st.lists(st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5)), max_size=4))
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from random_graphs import graphs
 
 from paceline.order import Collective, Graph, GraphError, Node, order
@@ -38,6 +38,7 @@ def test_without_fetches_everything_is_executed() -> None:
     assert parse("nodes: [a, b]").fetches == (0, 1)
 
 
+@settings(max_examples=40)
 @given(graphs())
 def test_what_is_written_is_read(graph: Graph) -> None:
     named = tuple(Node(node.collective.name if node.collective else node.name, node.collective) for node in graph.nodes)

@@ -138,6 +138,7 @@ def test_the_order_is_a_linear_extension(graph: Graph) -> None:
     assert order(graph) == ordered
 
 
+@settings(max_examples=40)
 @given(graphs(), SIZES)
 def test_buffers_are_runs_that_may_be_fused_and_no_fewer_would_do(graph: Graph, most: int) -> None:
     ordered = order(graph)
@@ -164,7 +165,7 @@ def test_buffers_are_runs_that_may_be_fused_and_no_fewer_would_do(graph: Graph, 
 
 
 @given(graphs(), SIZES, st.integers(1, 3), st.data())
-@settings(max_examples=200)
+@settings(max_examples=60)
 def test_every_schedule_on_every_rank_comes_to_its_end(
     graph: Graph, most: int, ranks: int, data: st.DataObject
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trees import trees
 
@@ -81,6 +81,7 @@ def test_what_is_far_is_cut_no_shorter_than_its_way_lasts() -> None:
     assert chunks == {1024 * KIB, 2048 * KIB}
 
 
+@settings(max_examples=30)
 @given(trees(most=20), st.integers(10, 30))
 def test_to_cut_never_costs_time_in_the_model(topology: Topology, power: int) -> None:
     usual = chunk_bytes(Network(topology))

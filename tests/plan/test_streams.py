@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trees import trees
 
@@ -102,6 +102,7 @@ def test_ranks_may_sit_anywhere() -> None:
         assert set(one.outbound[1:]) <= {0, math.inf}
 
 
+@settings(max_examples=40)
 @given(trees(most=12), st.sampled_from([None, *ALGORITHMS]), st.data())
 def test_streams_fill_no_link_and_keep_up_with_the_busiest(
     topology: Topology, algorithm: str | None, data: st.DataObject

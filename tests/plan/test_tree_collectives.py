@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from trees import machines, trees
 
@@ -49,6 +49,7 @@ def test_every_block_enters_every_machine_once(sizes: list[int]) -> None:
         assert leaving == pytest.approx((len(sizes) - 1) * size / world)
 
 
+@settings(max_examples=40)
 @given(planners, trees(), st.integers(0, 63), st.data())
 def test_broadcast_enters_every_machine_and_switch_once_from_any_root(
     planner: Planner, topology: Topology, first: int, data: st.DataObject
@@ -67,6 +68,7 @@ def test_broadcast_enters_every_machine_and_switch_once_from_any_root(
         assert entered == (root not in span), name
 
 
+@settings(max_examples=40)
 @given(planners, trees(), st.integers(0, 63), st.integers(0, 63))
 def test_a_turned_broadcast_has_the_same_edges_and_is_one_from_its_root(
     planner: Planner, topology: Topology, first: int, second: int
@@ -79,6 +81,7 @@ def test_a_turned_broadcast_has_the_same_edges_and_is_one_from_its_root(
     assert edges(turned(plan, own)) == edges(plan)
 
 
+@settings(max_examples=40)
 @given(planners, trees(), st.integers(0, 63))
 def test_broadcast_loads_links_as_the_model_says(planner: Planner, topology: Topology, seed: int) -> None:
     root = seed % topology.world
@@ -92,6 +95,7 @@ def test_broadcast_loads_links_as_the_model_says(planner: Planner, topology: Top
         assert link.down == sum(sender in span[link.name] and to not in span[link.name] for sender, to in ways)
 
 
+@settings(max_examples=40)
 @given(trees(), st.integers(0, 63))
 def test_a_chain_leaves_every_machine_and_switch_once(topology: Topology, seed: int) -> None:
     network = Network(topology)

@@ -400,7 +400,7 @@ def test_a_failing_store_leaves_nothing_open() -> None:
 
 
 @given(st.binary(max_size=200))
-@hypothesis_settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_malformed_records_are_an_error_of_one_sentence(garbage: bytes) -> None:
     store = MemoryStore()
     store.set("paceline/1", garbage)
@@ -438,7 +438,7 @@ def test_settings_reach_the_choice_of_an_interface() -> None:
 
 
 @given(st.data())
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=80)
 def test_a_record_with_any_wrong_field_is_refused(data: st.DataObject) -> None:
     record = Rank().meet(None, 0, 1).members[0].to_json()
     assert str(Member.from_json(record, 0)).startswith("rank 0 (host ")

@@ -93,7 +93,7 @@ def machines(counts: list[int], speeds: list[float]) -> Topology:
 
 
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=4), st.permutations([1e7, 2e7, 5e7, 1e8]), st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_every_message_is_sent_and_taken_once_and_all_ends(
     counts: list[int], speeds: list[float], data: st.DataObject
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from random_topologies import topologies
 
 from paceline.topology import Link, Node, Topology, TopologyError, dump, parse, read
@@ -78,6 +78,7 @@ def test_names_are_texts_whatever_yaml_would_make_of_them() -> None:
     assert [topology.name, *(node.name for node, _ in topology.machines())] == ["no", "1e3", "12:30"]
 
 
+@settings(max_examples=40)
 @given(topologies())
 def test_what_is_written_reads_back_equal(topology: Topology) -> None:
     assert parse(dump(topology)) == topology

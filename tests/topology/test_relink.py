@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_topologies import links, topologies
 from small_cluster import RACK
@@ -80,6 +80,7 @@ def switches(topology: Topology) -> dict[frozenset[str], Link | None]:
 
 
 @pytest.mark.verify
+@settings(max_examples=40)
 @given(topologies(), st.randoms(use_true_random=False), st.lists(links, min_size=40, max_size=40))
 def test_what_was_found_holds_and_what_was_known_inside_machines_stays(
     topology: Topology, chance: Random, drawn: list[Link]

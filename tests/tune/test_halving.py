@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from statistics import median
 
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from paceline.calibration.tune import ETA, FINAL_RUNS, MOST_REPEATS
@@ -14,6 +14,7 @@ from paceline.tune.halving import Search, rungs
 speeds = st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=60)
 
 
+@settings(max_examples=40)
 @given(speeds, st.floats(0.0, 0.4), st.randoms(use_true_random=False))
 @example([100.0, 60.0], 0.2, random.Random(0))
 def test_the_best_is_found_if_it_is_better_by_more_than_the_noise(
