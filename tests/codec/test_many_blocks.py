@@ -1,4 +1,4 @@
-"""Ten million random blocks through every codec, by the engine's own trial of them.
+"""A million random blocks through every codec, by the engine's own trial of them.
 
 Thousands of them are among the C++ tests.
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 3600
-"""Seconds; the trial itself takes five minutes of a core."""
+DEADLINE = 600
+"""Seconds; the trial itself takes half a minute of a core."""
 
 
 @pytest.mark.long
@@ -23,4 +23,4 @@ def test_bounds_are_kept_and_nothing_crashes(tmp_path):
     subprocess.run(["cmake", "-S", ROOT, "-B", tmp_path, *options], check=True)
     subprocess.run(["cmake", "--build", tmp_path, "--target", "codec_tests"], check=True)
     program = tmp_path / "engine" / "tests" / "codec_tests"
-    subprocess.run([program, "ten_million_random_blocks"], check=True, timeout=DEADLINE)
+    subprocess.run([program, "a_million_random_blocks"], check=True, timeout=DEADLINE)

@@ -14,9 +14,8 @@ from paceline.plan.wire import to_wire
 
 
 @pytest.mark.parametrize("machines", ["01", "000", "0111", "00111"])
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.verify)])
-def test_every_planner_in_chunks(machines: str, seed: int, tmp_path: Path) -> None:
-    run(len(machines), PROGRAMS / "chunked.py", machines, str(seed), output=tmp_path)
+def test_every_planner_in_chunks(machines: str, tmp_path: Path) -> None:
+    run(len(machines), PROGRAMS / "chunked.py", machines, "1", output=tmp_path)
 
 
 @pytest.mark.parametrize("machines", ["01", "000", "00111"])

@@ -356,14 +356,10 @@ def test_either_side_by_side(ranks: Ranks) -> None:
     ranks(check_layouts, 4)
 
 
-@pytest.mark.parametrize(
-    ("partitions", "replicas"),
-    [*SHAPES[1:4], *(pytest.param(*shape, marks=pytest.mark.verify) for shape in SHAPES[4:])],
-)
-def test_every_shape(ranks: Ranks, partitions: int, replicas: int) -> None:
+@pytest.mark.parametrize(("partitions", "replicas"), SHAPES[1:4])
+def test_some_shapes(ranks: Ranks, partitions: int, replicas: int) -> None:
     cases = [("1F1B", "transformer"), ("ZBVZeroBubble", "resnet"), ("Interleaved1F1B", "two_and_two")]
-    some = cases if partitions * replicas <= 4 else cases[:2]
-    ranks(check_cases, partitions * replicas, partitions=partitions, cases=some, dtype=torch.float32)
+    ranks(check_cases, partitions * replicas, partitions=partitions, cases=cases, dtype=torch.float32)
 
 
 def check_choices(rank: int, size: int) -> None:
@@ -525,7 +521,10 @@ def test_replicas_alone(ranks: Ranks) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize(("partitions", "replicas"), SHAPES)
+@pytest.mark.parametrize(
+    ("partitions", "replicas", "dtype"),
+    # What is wrong shows best in float64; the first shape is among the tests marked `verify` in that.
+    [*((*shape, torch.float64) for shape in SHAPES[1:]), (2, 1, torch.float32), (2, 2, torch.float32)],
+)
 def test_everything(ranks: Ranks, partitions: int, replicas: int, dtype: torch.dtype) -> None:
     ranks(check_cases, partitions * replicas, partitions=partitions, cases=EVERY, dtype=dtype, deadline=600)

@@ -13,7 +13,7 @@ from paceline.torch.compat import PIPELINES, torch_version
 
 pytestmark = [
     pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old"),
-    pytest.mark.long,  # two ranks train two models for 200 steps
+    pytest.mark.long,  # two ranks train two models for 60 steps
     pytest.mark.timeout(580),
 ]
 
@@ -22,7 +22,7 @@ SCRIPT = Path(__file__).parents[2] / "scripts" / "hybrid_exactness.py"
 
 def test_loss_curves_lie_on_each_other(tmp_path: Path) -> None:
     """In float64, also where the gradients of a weight that partitions share are added up in another order."""
-    file, steps = tmp_path / "rows.json", 200
+    file, steps = tmp_path / "rows.json", 60
     options = ["--models", "small transformer,two towers", "--shapes", "2x1", "--schedules", "1F1B"]
     options += [
         "--dtypes",
