@@ -108,6 +108,33 @@ def test_phases_ticks_and_operations(tmp_path: Path, others: tuple[Rank, FakeCoo
     assert (records, timeline.close()) == (json.loads(path.read_text()), None)
 
 
+def test_what_ends_a_little_later_on_another_rank_has_its_tick_too(
+    tmp_path: Path, others: tuple[Rank, FakeCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 1 has ended one of two requests when it is asked for the first time, as the timeline ends."""
+    monkeypatch.setattr("paceline.observe.timeline._LAST_PATIENCE", 20.0)
+    monkeypatch.setattr("paceline.observe.timeline._SECONDS", 60.0)
+    other, theirs = others
+    mine, since = FakeCoordinator(), other.ready.since
+    observer = Observer(FakeEngine(), lambda: {9: mine}, dict, Annotations(int), 0, 2)
+    timeline = Timeline(str(tmp_path / "t.json"), observer, Name(os.geteuid(), JOB, 0, os.getpid()))
+    begin = timeline._origin - wall_ns()
+    first, second = (FakeRecord("w", "all_reduce", 8, number, begin, begin, 0, 0, begin + 9) for number in (1, 2))
+    mine.add(first, second)
+    theirs.add(first)
+
+    def answer(moment: int) -> bytes:
+        found = since(moment)
+        if len(theirs.ended) == 1:
+            theirs.add(second)
+        return found
+
+    monkeypatch.setattr(other.ready, "since", answer)
+    timeline.close()
+    records = json.loads((tmp_path / "t.json").read_text())
+    assert [record["name"] for record in records if record["name"] in "01"] == ["0", "1"] * 2
+
+
 def test_a_disk_that_becomes_full_ends_the_timeline_with_one_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,7 +25,9 @@ _SECONDS = 0.25
 _PATIENCE = 0.25
 """Seconds that the other ranks have to answer; a stopped rank costs the writing thread as much in each round."""
 _LAST_PATIENCE = 1.0
-"""Seconds that they have to answer in the last round."""
+"""Seconds that they have to answer in the last round, and to end what has ended here."""
+_ENDING = 0.01
+"""Seconds from one question to the next in the last round."""
 _MAX_WAITING = 16384
 """Requests that wait to be written; older ones are left out."""
 
@@ -47,6 +49,7 @@ class Timeline:
         self._news: deque[News] = deque()
         self._waiting: deque[Request] = deque(maxlen=_MAX_WAITING)
         self._ready: dict[tuple[int, int, str], dict[int, int]] = {}
+        self._ranks: dict[int, set[int]] = {}  # by channel: who has handed in something there
         self._asked = self._origin
         self._tensors, self._turns = Tensors(), Turns()
         self._rows: dict[int, int] = {}
@@ -66,7 +69,7 @@ class Timeline:
         try:
             if not self._broken:
                 self._round()
-                self._ask(_LAST_PATIENCE)
+                self._ask_until_all_have_ended()
                 self._stream.write(self._of_requests(len(self._waiting)))
         except OSError as error:
             self._give_up(error)
@@ -129,16 +132,35 @@ class Timeline:
                 moment = (request.negotiated_ns - self._origin) / 1000
                 yield {"name": "CYCLE_START", "ph": "i", "s": "g", "pid": rank, "tid": 0, "ts": moment}
 
-    def _ask(self, patience: float) -> None:
-        """Ask the other ranks of this machine when they handed in the requests that wait to be written."""
+    def _ask_until_all_have_ended(self) -> None:
+        """There is no later round for what has ended here and not yet on other ranks."""
+        end = time.monotonic() + _LAST_PATIENCE
+        left = _LAST_PATIENCE
+        while left > 0:
+            asked = self._ask(left)
+            if not any(
+                self._ranks.get(one.channel, set()) & asked - self._ready.get(one.key, {}).keys()
+                for one in self._waiting
+            ):
+                return
+            time.sleep(_ENDING)
+            left = end - time.monotonic()
+
+    def _ask(self, patience: float) -> set[int]:
+        """Ask the other ranks of this machine when they handed in the requests that wait to be written.
+
+        Returns which ranks were asked.
+        """
         names = [name for name in live.listening() if name.job == self._name.job and name.rank != self._name.rank]
         if not names:
-            return
+            return set()
         moment, self._asked = self._asked, time.time_ns()
         wanted = {request.key for request in self._waiting}
         answers = questions(names, f"ready {moment - 10**9}", decode, patience, MAX_BYTES)
         self._ready = {key: ranks for key, ranks in self._ready.items() if key in wanted}
         for name, answer in zip(names, answers, strict=True):
             for channel, batch, tensor, submitted in answer if isinstance(answer, list) else ():
+                self._ranks.setdefault(channel, set()).add(name.rank)
                 if (channel, batch, tensor) in wanted:
                     self._ready.setdefault((channel, batch, tensor), {})[name.rank] = submitted
+        return {name.rank for name in names}
