@@ -17,10 +17,10 @@ if group.rank == 0:
     both = f"{pids[0]} {pids[1]}"
     subprocess.Popen(["sh", "-c", f"kill -STOP {both}; sleep 6; kill -CONT {both}"])
 else:
-    last = time.monotonic()
-    while time.monotonic() - last < 3:  # it has yet to be stopped
-        last = time.monotonic()
+    last = now = time.monotonic()
+    while now - last < 3:  # it has yet to be stopped; whenever it is, two looks in a row are so far apart
         time.sleep(0.01)
+        last, now = now, time.monotonic()
     time.sleep(0.5)  # rank 0 looks at its clock first
 group.barrier()
 print("right")
