@@ -38,7 +38,7 @@ class Waiting::Foreground {
     if (waiting_.callers_.count() == 0) waiting_.sleepers_.wake_listener();
     lock.unlock();
     const auto result = call();
-    lock.lock();
+    waiting_.contention_.retake(lock);  // a server that spins must see that this caller is back
     enter();
     return result;
   }
@@ -52,9 +52,9 @@ class Waiting::Foreground {
   Waiting& waiting_;
 };
 
-Waiting::Waiting(const EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop,
-                 ActiveOperations& operations, Guests& guests, Failures& failures, std::chrono::nanoseconds spin,
-                 const std::string& description, std::function<bool()> interrupted, int home)
+Waiting::Waiting(EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop, ActiveOperations& operations,
+                 Guests& guests, Failures& failures, std::chrono::nanoseconds spin, const std::string& description,
+                 std::function<bool()> interrupted, int home)
     : contention_(contention),
       sleepers_(sleepers),
       parking_(parking),
@@ -126,7 +126,7 @@ void Waiting::wait(Sleepers::Lock& lock, Operation& operation) {
     bool slept = false;
     if (loop_.pass(meter)) {
       backoff.reset();
-      if (contention_.is_contended()) EngineLock::offer(lock);
+      if (contention_.is_contended()) contention_.offer(lock);
     } else if (!operation.over()) {
       if (small) placement_.note(operation);
       slept = pause(lock, backoff, meter);
@@ -164,7 +164,7 @@ void Waiting::serve(Sleepers::Lock& lock, const bool& closed) {
       backoff.reset();
     } else if (loop_.pass(meter)) {
       backoff.reset();
-      if (contention_.is_contended()) EngineLock::offer(lock);
+      if (contention_.is_contended()) contention_.offer(lock);
     } else if (coordinates && operations_.rest() == Rest::adaptive) {
       parking_.park(lock, meter, true);  // no caller waits, and a rank that has news rings
     } else if (!operations_.empty()) {
@@ -185,10 +185,7 @@ bool Waiting::pause(Sleepers::Lock& lock, Backoff& backoff, CpuMeter& meter) {
       if (!contention_.is_contended()) return false;
       [[fallthrough]];
     case Backoff::Next::yield: {
-      lock.unlock();
-      ::sched_yield();
-      const auto now = Clock::now();
-      lock.lock();
+      const auto now = contention_.offer(lock);
       backoff.yielded(now);  // under the lock, because all callers share the budget
       return false;
     }

@@ -19,7 +19,7 @@ namespace paceline {
 class Waiting {
  public:
   // For the other arguments see Engine.
-  Waiting(const EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop, ActiveOperations& operations,
+  Waiting(EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop, ActiveOperations& operations,
           Guests& guests, Failures& failures, std::chrono::nanoseconds spin, const std::string& description,
           std::function<bool()> interrupted, int home);
 
@@ -43,7 +43,7 @@ class Waiting {
   void check_interrupt(Sleepers::Lock& lock, Foreground& foreground, Operation& operation);
   bool moves_data() const;
 
-  const EngineLock& contention_;
+  EngineLock& contention_;
   Sleepers& sleepers_;
   Parking& parking_;
   Loop& loop_;
