@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import multiprocessing
 import os
@@ -20,9 +21,14 @@ START = 180.0
 GRACE = 5.0
 """Seconds that the other ranks get to report after the first one failed."""
 PRELOAD = [
+    "encodings.idna",
     "numpy",
+    "paceline.adapt.remeasure",
+    "paceline.adapt.replanner",
     "paceline.horovod.torch",
-    "paceline.torch",
+    "paceline.runtime.init",
+    "paceline.torch.backend",
+    "psutil",
     "torch._dynamo",
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
@@ -144,6 +150,7 @@ class _Pool:
 
 def _serve(pipe: Connection, rank: int, size: int, environment: dict[str, str], around: Around) -> None:
     faulthandler.enable(sys.stderr)
+    gc.freeze()  # what was imported before: a collection would look at all of it, and copy the memory that forks share
     os.environ.update(environment)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
