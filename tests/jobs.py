@@ -18,14 +18,21 @@ PROGRAMS = Path(__file__).with_name("programs")
 """What ranks of several rooms' tests run."""
 RAW = ("numpy", "pytest", "paceline.adapt.replanner", "paceline.coordinate", "paceline.runtime.init")
 """What nearly all programs import."""
-TORCH = (*RAW, "paceline.torch", "torch._dynamo", "torch.distributed.fsdp")
+TORCH = (*RAW, "paceline.horovod.torch", "paceline.torch", "torch._dynamo", "torch.distributed.fsdp")
 """What programs of torch's users import."""
 
 
+def warm(number: int, imports: tuple[str, ...] = RAW, library_path: str | None = None) -> WarmPython:
+    """One of several processes that have imported these modules. They last as long as the tests.
+
+    library_path: their LD_LIBRARY_PATH, which the linker reads as a process begins; None: that of this process.
+    """
+    return _warm(number, imports, None if library_path == os.environ.get("LD_LIBRARY_PATH") else library_path)
+
+
 @cache
-def warm(number: int, imports: tuple[str, ...] = RAW) -> WarmPython:
-    """One of several processes that have imported these modules. They last as long as the tests."""
-    return WarmPython(imports)
+def _warm(number: int, imports: tuple[str, ...], library_path: str | None) -> WarmPython:
+    return WarmPython(imports, [] if library_path is None else ["env", f"LD_LIBRARY_PATH={library_path}"])
 
 
 class WarmJob(LocalJob):
@@ -44,7 +51,7 @@ class WarmJob(LocalJob):
     def _spawn(self, number: int, command: Command) -> Forked:  # type: ignore[override]
         stem = self._folder / f"rank-{number}"
         env = {**command.env, tree.MARK: self.mark}
-        forking = warm(number % 2, self._imports)
+        forking = warm(number % 2, self._imports, command.env.get("LD_LIBRARY_PATH"))
         return forking.start(self._argv, env, stem.with_suffix(".out"), stem.with_suffix(".err"))
 
 

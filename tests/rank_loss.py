@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jobs import job, words
+from jobs import RAW, job, words
 
 from paceline.launch.local import LocalJob
 from paceline.trace import live
@@ -20,14 +20,20 @@ KINDS = {"kill": "PeerLost", "leave": "PeerLost", "stop": "Timeout"}
 
 
 def lose_one(
-    ranks: int, program: Path, how: str, *arguments: str, folder: Path, timeout: float
+    ranks: int,
+    program: Path,
+    how: str,
+    *arguments: str,
+    folder: Path,
+    timeout: float,
+    imports: tuple[str, ...] = RAW,
 ) -> tuple[float, list[dict[str, Any]]]:
     """Run `program how *arguments`, in which one rank goes and the others print what they were told, as JSON.
 
     Fails unless all of them were told in time that it was this rank. Returns the seconds from its end to the last
-    survivor's, and what the survivors were told. timeout: the job's own, in seconds.
+    survivor's, and what the survivors were told. timeout: the job's own, in seconds. imports: see `jobs.job`.
     """
-    with job(ranks, program, how, *arguments, output=folder) as running:
+    with job(ranks, program, how, *arguments, output=folder, imports=imports) as running:
         gone = _first_end(running, 60 + timeout)
         deadline = gone + NAMED_WITHIN + (timeout if how == "stop" else 0)
         while any(process.poll() is None and not _stopped(process.pid) for process in running.processes):

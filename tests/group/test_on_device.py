@@ -20,13 +20,13 @@ STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
 def test_all_collectives(ranks: int, asked: list[str], tmp_path: Path) -> None:
     assert (STAND_IN / "libcuda.so.1").exists()
     env = {"LD_LIBRARY_PATH": str(STAND_IN)}
-    run(ranks, PROGRAMS / "on_device.py", *asked, output=tmp_path, env=env, imports=None)
+    run(ranks, PROGRAMS / "on_device.py", *asked, output=tmp_path, env=env)
 
 
 @pytest.mark.parametrize("how", ["together", "early", "killed"])
 def test_programs_that_end_with_work_under_way(how: str, tmp_path: Path) -> None:
     env = {"LD_LIBRARY_PATH": str(STAND_IN)}
-    with job(2, PROGRAMS / "leaving_device.py", how, output=tmp_path, env=env, imports=None) as running:
+    with job(2, PROGRAMS / "leaving_device.py", how, output=tmp_path, env=env) as running:
         assert running.wait(200) == (128 + signal.SIGKILL if how == "killed" else 0), words(tmp_path)
         assert running.processes[0].returncode == 0, words(tmp_path)
     assert (tmp_path / "rank-0.out").read_text() == "done\n"

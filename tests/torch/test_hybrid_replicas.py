@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pip
 
 def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
     """To its own replica, which waits in the pipeline, and to the other one, which waits for gradients."""
-    lose_one(4, PROGRAMS / "hybrid_losing_a_rank.py", "kill", folder=tmp_path, timeout=200)
+    lose_one(4, PROGRAMS / "hybrid_losing_a_rank.py", "kill", folder=tmp_path, timeout=200, imports=TORCH)
 
 
 def test_what_is_encoded_between_machines(tmp_path: Path) -> None:
