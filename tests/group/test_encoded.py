@@ -26,7 +26,7 @@ def test_every_codec(machines: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["ring", "halving_doubling", "flexreduce", "double_tree"])
 def test_every_codec_by_other_plans(algorithm: str, tmp_path: Path) -> None:
-    run(5, PROGRAMS / "encoded.py", "00111", output=tmp_path, env={"PACELINE_ALGORITHM": algorithm})
+    run(5, PROGRAMS / "encoded.py", "00111", "100003", output=tmp_path, env={"PACELINE_ALGORITHM": algorithm})
 
 
 @pytest.mark.parametrize("machines", ["01", "00111"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-CALLS = 12
+CALLS = 8
 LARGE = 30_000
 """Elements of a tensor that is encoded even if it is carried out alone."""
 

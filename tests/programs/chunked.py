@@ -33,7 +33,7 @@ def main(machines: str, seed: int) -> None:
     for planner in PLANNERS:
         chunk = choice.choice(CHUNKS)
         group = planned(world, planner(world.size), chunk)
-        for turn in range(12):
+        for turn in range(8):
             dtype = choice.choice(DTYPES)
             op = choice.choice([op for op in OPS if defined(op, dtype)])
             count = choice.choice([choice.randrange(20), choice.randrange(20_000), choice.randrange(400_000)])

@@ -256,29 +256,49 @@ def test_weights_on_no_way_from_a_gradient(ranks: Ranks) -> None:
     ranks(check_training, 2, name="two_and_two", partitions=2, schedule="DualPipeV", dtype=torch.float64, ends=ends)
 
 
-def check_activations(rank: int, size: int, activations: Activations) -> None:
-    for number, name in enumerate(MODELS):
-        for schedule in ("1F1B", "ZBVZeroBubble"):
-            room = 0.4 * (number % 2)
-            with patch.multiple(activation_file, _LEAST=1, _TRIAL=1 << 20):
-                check_training(rank, size, name, size, schedule, torch.float64, activations=activations, room=room)
+def check_activations(
+    rank: int, size: int, partitions: int, activations: Activations, cases: list[tuple[str, str, float]]
+) -> None:
+    """(schedule, model, room)"""
+    for schedule, name, room in cases:
+        with patch.multiple(activation_file, _LEAST=1, _TRIAL=1 << 20):
+            check_training(rank, size, name, partitions, schedule, torch.float64, activations=activations, room=room)
 
 
-def check_activations_of_replicas(rank: int, size: int) -> None:
-    for schedule, name in (("GPipe", "resnet"), ("Interleaved1F1B", "transformer")):
-        for activations in ("recompute", "file"):
-            with patch.multiple(activation_file, _LEAST=1, _TRIAL=1 << 20):
-                check_training(rank, size, name, 2, schedule, torch.float64, activations=activations)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("schedule", "name", "activations"), [("GPipe", "resnet", "file"), ("Interleaved1F1B", "transformer", "recompute")]
+)
+def test_activations_that_are_not_kept_in_replicas(
+    ranks: Ranks, schedule: str, name: str, activations: Activations
+) -> None:
+    ranks(check_activations, 4, partitions=2, activations=activations, cases=[(schedule, name, 0.0)])
 
 
-def test_activations_that_are_not_kept_in_replicas(ranks: Ranks) -> None:
-    ranks(check_activations_of_replicas, 4)
+SCHEDULES_IN_TURN = ("1F1B", "ZBVZeroBubble", "ZBVZeroBubble", "1F1B")
 
 
-@pytest.mark.parametrize("activations", ["recompute", "file"])
-def test_activations_that_are_not_kept(ranks: Ranks, activations: Activations) -> None:
+@pytest.mark.parametrize(
+    ("activations", "schedules"),
+    [("recompute", SCHEDULES_IN_TURN), ("file", SCHEDULES_IN_TURN[2:] + SCHEDULES_IN_TURN[:2])],
+)
+def test_activations_that_are_not_kept(ranks: Ranks, activations: Activations, schedules: Sequence[str]) -> None:
     """Statistics of BatchNorm change once, and random numbers are drawn once, although calls are done twice."""
-    ranks(check_activations, 2, activations=activations)
+    cases = [
+        (schedule, name, 0.4 * (number % 2))
+        for number, (schedule, name) in enumerate(zip(schedules, MODELS, strict=True))
+    ]
+    ranks(check_activations, 2, partitions=2, activations=activations, cases=cases)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("activations", ["recompute", "file"])
+def test_activations_of_every_model_and_schedule(ranks: Ranks, activations: Activations) -> None:
+    cases = [
+        (schedule, name, room)
+        for schedule in ("1F1B", "ZBVZeroBubble")
+        for name, room in zip(MODELS, (0.0, 0.4) * 2, strict=True)
+    ]
+    ranks(check_activations, 2, partitions=2, activations=activations, cases=cases)
 
 
 def check_layouts(rank: int, size: int) -> None:
@@ -286,11 +306,11 @@ def check_layouts(rank: int, size: int) -> None:
     machines = ["m0", "m1"]
     children = "\n".join(f"  - {{machine: {name}, ranks: 2, uplink: 1 Gbit/s}}" for name in machines)
     placement = Placement(parse(f"children:\n{children}\n"), (3, 0, 2, 1))
-    cases: list[tuple[SideBySide, list[list[int]]]] = [
-        ("partitions", [[3, 0], [2, 1]]),
-        ("replicas", [[3, 2], [0, 1]]),
+    cases: list[tuple[SideBySide, list[list[int]], tuple[str, str]]] = [
+        ("partitions", [[3, 0], [2, 1]], ("1F1B", "transformer")),
+        ("replicas", [[3, 2], [0, 1]], ("ZBVZeroBubble", "two_and_two")),
     ]
-    for side, ranks in cases:
+    for side, ranks, case in cases:
         layout = Layout(2, 2, placement.ranks, side)
         with (
             patch.object(PacelineProcessGroup, "placement", placement),
@@ -301,7 +321,7 @@ def check_layouts(rank: int, size: int) -> None:
             assert hybrid.ranks == ranks
             assert ranks[hybrid.replica][hybrid.partition] == rank
             hybrid.close()
-            check_cases(rank, size, 2, [("1F1B", "transformer"), ("ZBVZeroBubble", "two_and_two")], torch.float64)
+            check_cases(rank, size, 2, [case], torch.float64)
 
 
 class Skipping(nn.Module):
@@ -501,7 +521,7 @@ ADAM = (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1})
         ("transformer", MOMENTUM, 2, 2, 1, False),
         ("two_and_two", ADAM, 2, 2, 1, True),
         ("two_and_two", ADAM, 2, 1, 2, True),
-        ("transformer", MOMENTUM, 6, 2, 3, True),
+        ("transformer", MOMENTUM, 4, 4, 2, True),
     ],
 )
 def test_optimizer_states_load_on_another_partitioning(
