@@ -32,7 +32,8 @@ def warm(number: int, imports: tuple[str, ...] = RAW, library_path: str | None =
 
 @cache
 def _warm(number: int, imports: tuple[str, ...], library_path: str | None) -> WarmPython:
-    return WarmPython(imports, [] if library_path is None else ["env", f"LD_LIBRARY_PATH={library_path}"])
+    under = [] if library_path is None else ["env", f"LD_LIBRARY_PATH={library_path}"]
+    return WarmPython(imports, under, brief=imports == TORCH)
 
 
 class WarmJob(LocalJob):
