@@ -119,7 +119,11 @@ class FakeEngine:
     def questions_descriptor(self) -> int:
         return -1
 
-    def serve(self) -> list[int]:
+    def serve(self) -> None:
+        with self.changed:
+            self.changed.wait_for(lambda: self.closed)
+
+    def notifications(self) -> list[int]:
         with self.changed:
             self.changed.wait_for(lambda: self.finished or self.closed)
             return self.finished.pop(0) if self.finished else []

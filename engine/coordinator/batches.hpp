@@ -26,7 +26,7 @@ class Batches {
   Batches(const std::shared_ptr<Engine>& engine, std::shared_ptr<Group> data, Finished finished,
           std::function<void()> moved);
 
-  // Engine::serve returns this id once channel 0 has stopped before a large batch: see LargeCalls.
+  // Engine::notifications returns this id once channel 0 has stopped before a large batch: see LargeCalls.
   std::uint64_t stops_id() const { return stops_id_; }
   // The next number on a channel is that of a batch that carries nothing.
   void skip(std::uint32_t channel) { ++stream_of(channel).issued; }

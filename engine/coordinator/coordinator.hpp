@@ -40,12 +40,12 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   void open(std::uint64_t board_offset);
 
   // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed; a device that fails fails
-  // the coordinator. Once the request is over, well or not, the engine's server calls `callback`, if there is one.
+  // the coordinator. Once the request is over, well or not, the engine's notifier calls `callback`, if there is one.
   std::shared_ptr<PendingRequest> submit(const RequestArguments& arguments, PendingRequest::Callback callback = {});
   // Throws Failure (invalid) if an argument is.
   void check(const RequestArguments& arguments) const;
   std::shared_ptr<PendingRequest> join();
-  // Engine::serve will return the id of this request once it is over.
+  // Engine::notifications will return the id of this request once it is over.
   void announce(PendingRequest& pending);
   // See Policy::set_order; with policy `graph` alone.
   void set_order(const std::vector<std::vector<std::string>>& buffers);
@@ -61,12 +61,13 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   std::vector<Record> records(std::uint64_t after = 0);
   // Its caller has asked whether this request is over, and will ask again.
   void polled(PendingRequest& pending);
-  // Returns the warnings for the user since the last call. Engine::serve returns `warnings_id` when there are any.
+  // Returns the warnings for the user since the last call. Engine::notifications returns
+  // `warnings_id` when there are any.
   std::vector<std::string> warnings();
   std::uint64_t warnings_id() const { return warnings_.id(); }
   // Large batches of all-reduces on channel 0 are counted in the data group's LargeCalls, if it has these. Where they
   // stop, no further batch begins on that channel, so that plans can change between the same two batches on all ranks;
-  // Engine::serve then returns this id.
+  // Engine::notifications then returns this id.
   std::uint64_t stops_id() const { return batches_.stops_id(); }
   // Requests that are not over fail, here and on ranks where they need this one. An engine that closes calls this.
   // Does nothing in a forked child.

@@ -13,7 +13,7 @@ class Warnings {
  public:
   explicit Warnings(LoopHost& loop) : loop_(loop), id_(loop.next_id()) {}
 
-  // Engine::serve returns this id when there are any, and once the coordinator is closed.
+  // Engine::notifications returns this id when there are any, and once the coordinator is closed.
   std::uint64_t id() const { return id_; }
   void add(std::string sentence) {
     sentences_.push_back(std::move(sentence));

@@ -43,7 +43,7 @@ class Operation {
   Fingerprint what;
   std::uint32_t sequence = 0;
   std::uint64_t id = 0;
-  bool notify = false;       // its end is reported by Engine::serve
+  bool notify = false;       // its end is reported by Engine::notifications
   std::uint64_t waiter = 0;  // pthread_self of the caller that waits for it, 0 if none does
   std::int64_t large = -1;   // its number in Group::large_calls, -1 if it is not counted there
   Group* group = nullptr;

@@ -56,12 +56,11 @@ void ActiveOperations::retire() {
     if (!operation->over()) continue;
     any = true;
     close_event(*operation);
-    if (operation->notify) finished_.push_back(operation->id);
+    if (operation->notify) notifications_.report(operation->id);
   }
   if (!any) return;
   std::erase_if(active_, [](const auto& operation) { return operation->over(); });
   sleepers_.wake_callers();
-  if (!finished_.empty()) sleepers_.wake_server();
 }
 
 void ActiveOperations::fail_all(const Error& error, const Group* only) {

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "execute/group.hpp"
+#include "progress/notifications.hpp"
 #include "progress/sleepers.hpp"
 #include "trace/events.hpp"
 
@@ -16,7 +15,8 @@ namespace paceline {
 
 class ActiveOperations {
  public:
-  explicit ActiveOperations(Sleepers& sleepers) : sleepers_(sleepers) {}
+  ActiveOperations(Sleepers& sleepers, Notifications& notifications)
+      : sleepers_(sleepers), notifications_(notifications) {}
 
   std::uint64_t next_id() { return ++last_id_; }
   std::uint64_t last_id() const { return last_id_; }
@@ -47,31 +47,15 @@ class ActiveOperations {
   // What the most restless operation wants. The loop sleeps at once only if all operations want that.
   Rest rest() const;
 
-  // Removes the operations that are over, and wakes the threads that wait for them.
+  // Removes the operations that are over, wakes the threads that wait for them, and reports those that are to be.
   void retire();
   // Fails all operations, or those of one group, and retires them.
   void fail_all(const Error& error, const Group* only = nullptr);
 
-  // The server reports this id.
-  void report(std::uint64_t id) {
-    finished_.push_back(id);
-    sleepers_.wake_server();
-  }
-  // The server calls this, without the lock.
-  void call(std::function<void()> callback) {
-    callbacks_.push_back(std::move(callback));
-    sleepers_.wake_server();
-  }
-  // Whether the server has something to report, or to call.
-  bool has_finished() const { return !finished_.empty() || !callbacks_.empty(); }
-  std::vector<std::uint64_t> take_finished() { return std::exchange(finished_, {}); }
-  std::vector<std::function<void()>> take_callbacks() { return std::exchange(callbacks_, {}); }
-
  private:
   Sleepers& sleepers_;
+  Notifications& notifications_;
   std::vector<std::shared_ptr<Operation>> active_;
-  std::vector<std::uint64_t> finished_;  // ids that the server has yet to report
-  std::vector<std::function<void()>> callbacks_;
   EventRing events_;
   std::uint64_t last_id_ = 0;
 };

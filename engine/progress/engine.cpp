@@ -207,7 +207,7 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
   if (is_point_to_point(op.what.collective) && op.complete()) {
     op.finish();
     operations_.close_event(op);
-    if (op.notify) operations_.report(op.id);
+    if (op.notify) notifications_.report(op.id);
     return mode == Mode::blocking || (mode == Mode::async && op.what.collective == Collective::send) ? nullptr
                                                                                                      : operation;
   }
@@ -300,20 +300,15 @@ bool Engine::notify(Operation& operation) {
   return true;
 }
 
-std::vector<std::uint64_t> Engine::serve() {
+void Engine::serve() {
   const PlainFloats floats;
   auto lock = enter();
-  for (;;) {
-    waiting_.serve(lock, closed_);
-    auto callbacks = operations_.take_callbacks();
-    if (callbacks.empty()) break;
-    lock.unlock();
-    for (const auto& callback : callbacks) callback();
-    callbacks.clear();  // what they hold is let go without the lock, too
-    lock.lock();
-  }
-  if (closed_) return {};
-  return operations_.take_finished();
+  waiting_.serve(lock, closed_);
+}
+
+std::vector<std::uint64_t> Engine::notifications() {
+  auto lock = enter();
+  return notifications_.next(lock);
 }
 
 void Engine::abort(Group& group, const std::string& reason) {
@@ -342,7 +337,7 @@ Error Engine::end() {
   groups_.clear();
   peers_.clear();
   delivery_.forget_early();
-  operations_.take_finished();
+  notifications_.end();
   sleepers_.wake_server();
   return unraised;
 }
@@ -409,6 +404,7 @@ void Engine::read_if_idle() {
 void Engine::after_fork_in_child() {
   for (auto& peer : peers_) peer->link->forget_after_fork();
   sleepers_.forget_after_fork();
+  notifications_.forget_after_fork();
   questions_.forget_after_fork();
   lock_.give_back();
 }

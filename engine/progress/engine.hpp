@@ -1,7 +1,8 @@
 // The engine of one process: its links, its groups, and the one loop that moves every operation on.
 //
 // One lock guards everything. A caller that waits for an operation (`wait`) moves all operations on. The thread in
-// `serve` moves them on while no caller waits, and steps aside while one does.
+// `serve` moves them on while no caller waits, and steps aside while one does. The thread in `notifications` tells
+// users of what has ended, and moves nothing on.
 //
 // In a forked child every call throws Failure (refused), but for `close` and `remove_group`, which do nothing there.
 #pragma once
@@ -30,6 +31,7 @@
 #include "progress/guests.hpp"
 #include "progress/loop.hpp"
 #include "progress/loop_host.hpp"
+#include "progress/notifications.hpp"
 #include "progress/operation_pool.hpp"
 #include "progress/parking.hpp"
 #include "progress/peers.hpp"
@@ -111,12 +113,15 @@ class Engine final : private LoopHost {
   // once that time has passed.
   void wait(Operation& operation, std::chrono::duration<double> timeout);
   bool is_over(Operation& operation);
-  // Has `serve` report the end of an operation that was started in mode `async`. Returns false if it is over already,
-  // and will not be reported.
+  // Has `notifications` report the end of an operation that was started in mode `async`. Returns false if it is over
+  // already, and will not be reported.
   bool notify(Operation& operation);
-  // Waits until an operation in mode `notify` is over; returns the ids of all that are. Meanwhile runs the callbacks of
-  // requests. Returns none once the engine is closed.
-  std::vector<std::uint64_t> serve();
+  // Moves operations on until the engine is closed.
+  void serve();
+  // Waits until an operation in mode `notify` is over; returns the ids of all that are, in the order in which they
+  // ended. Meanwhile runs the callbacks of requests. Returns none once the engine is closed. One thread calls this; an
+  // engine nobody ever asks to report anything needs none.
+  std::vector<std::uint64_t> notifications();
   void abort(Group& group, const std::string& reason);
   // Removes all groups, see `remove_group`, and says goodbye to the peers.
   void close();
@@ -168,8 +173,8 @@ class Engine final : private LoopHost {
   std::uint64_t next_id() override { return operations_.next_id(); }
   void add(std::shared_ptr<Operation> operation) override { operations_.add(std::move(operation)); }
   void step_now(Operation& operation) override;
-  void report(std::uint64_t id) override { operations_.report(id); }
-  void call(std::function<void()> callback) override { operations_.call(std::move(callback)); }
+  void report(std::uint64_t id) override { notifications_.report(id); }
+  void call(std::function<void()> callback) override { notifications_.call(std::move(callback)); }
   void wake_callers() override { sleepers_.wake_callers(); }
   CpuMeter* meter() const override { return guests_.meter(); }
   std::uint64_t coordination_cpu_ns() const override { return guests_.cpu_ns(); }
@@ -207,7 +212,8 @@ class Engine final : private LoopHost {
   Guests guests_;
   Peers peers_;
   Sleepers sleepers_{*arena_};
-  ActiveOperations operations_{sleepers_};
+  Notifications notifications_;
+  ActiveOperations operations_{sleepers_, notifications_};
   Groups groups_{*arena_, peers_, operations_, description_};
   Whereabouts whereabouts_{peers_};
   Questions questions_{peers_};

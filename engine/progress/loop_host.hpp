@@ -54,9 +54,9 @@ class LoopHost {
   virtual void add(std::shared_ptr<Operation> operation) = 0;
   // Steps an operation of the loop at once. The thread that moves the loop does the rest.
   virtual void step_now(Operation& operation) = 0;
-  // Engine::serve returns this id.
+  // The notifier reports this id, see Engine::notifications.
   virtual void report(std::uint64_t id) = 0;
-  // The server calls this, without the lock.
+  // The notifier calls this, without the lock.
   virtual void call(std::function<void()> callback) = 0;
   // An operation that the loop does not step is over: a caller may wait for it.
   virtual void wake_callers() = 0;

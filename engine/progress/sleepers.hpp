@@ -48,7 +48,7 @@ class Sleepers {
 
   void wake_callers() { others_.notify_all(); }
   void wake_listener();
-  // Wakes every thread, so that the server moves operations on, or reports, if no caller waits.
+  // Wakes every thread, so that the server moves operations on if no caller waits.
   void wake_server();
 
   // In a child the threads that sleep here do not exist, and nothing may wait for them.

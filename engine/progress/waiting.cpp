@@ -21,7 +21,7 @@ class Waiting::Foreground {
     if (waiting_.callers_.count() > 0) {
       sleepers.wake_callers();
       sleepers.wake_listener();  // no peer rings for it, because this caller was awake
-    } else if (waiting_.operations_.has_finished() || !waiting_.operations_.patient()) {
+    } else if (!waiting_.operations_.patient()) {
       sleepers.wake_server();
     } else if (!waiting_.operations_.empty()) {
       waiting_.parking_.leave_patient();
@@ -154,7 +154,7 @@ void Waiting::serve(Sleepers::Lock& lock, const bool& closed) {
   (void)asked;
   Backoff backoff(server_budget_);
   CpuMeter meter(guests_.cpu_ns());
-  while (!operations_.has_finished() && !closed) {
+  while (!closed) {
     const bool coordinates = !guests_.empty() && !moves_data();
     meter.turn_to(coordinates ? CpuMeter::Work::coordination : CpuMeter::Work::other);
     if (callers_.count() > 0) {

@@ -28,7 +28,7 @@ class Waiting {
   bool finish_quickly(Operation& operation);
   // The calling thread waits until the operation is over.
   void wait(Sleepers::Lock& lock, Operation& operation);
-  // The calling thread is the server until an operation has ended that it must report, or the engine is `closed`.
+  // The calling thread is the server until the engine is `closed`.
   void serve(Sleepers::Lock& lock, const bool& closed);
 
   // Whether a thread sleeps, or no thread moves operations on.

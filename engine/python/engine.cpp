@@ -139,6 +139,7 @@ void bind_engine(nb::module_& m) {
       .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a,
            "failed"_a.none() = nb::none())
       .def("serve", &Engine::serve, Release())
+      .def("notifications", &Engine::notifications, Release())
       .def("close", [](Engine& self) { without_gil(Unwatched(), [&] { self.close(); }); })
       .def("events", &events, "after"_a = 0)
       .def(

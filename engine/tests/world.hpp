@@ -135,8 +135,9 @@ class World {
       const auto i = static_cast<std::size_t>(rank);
       auto group = engines_[i]->add_group(42, rank, peers[i], std::chrono::duration<double>(timeout), plans);
       ranks_.push_back({engines_[i].get(), peers[i], std::move(group), rank, size});
+      servers_.emplace_back([engine = engines_[i].get()] { engine->serve(); });
       servers_.emplace_back([engine = engines_[i].get()] {
-        while (!engine->serve().empty()) {
+        while (!engine->notifications().empty()) {
         }
       });
     }

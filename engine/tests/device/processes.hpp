@@ -176,8 +176,9 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     auto group = engine->add_group(42, static_cast<int>(rank), peers, std::chrono::duration<double>(job.timeout),
                                    with(plans_for(job.size, false), job.plans));
     if (!job.machines.empty()) engine->set_machines(*group, job.machines);
-    std::thread server([engine] {
-      while (!engine->serve().empty()) {
+    std::thread server([engine] { engine->serve(); });
+    std::thread notifier([engine] {
+      while (!engine->notifications().empty()) {
       }
     });
     if (!job.devices.empty()) choose_device(job.devices[rank]);
@@ -189,6 +190,7 @@ inline void run(const Job& job, const std::function<void(DeviceRank&)>& body) {
     }
     failure_of([&] { engine->close(); });
     server.join();
+    notifier.join();
     std::_Exit(0);
   }
   for (std::size_t low = 0; low < size; ++low)

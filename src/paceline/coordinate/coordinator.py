@@ -312,7 +312,7 @@ class Coordinator:
         return made
 
     def when_over(self, request: Request, then: Callable[[], None]) -> None:
-        """Call `then` once when this request is over, well or not: on the engine's thread, or here if it is over."""
+        """Call `then` once when this request is over, well or not: on the notifier's thread, or here if it is."""
         self._runtime.notify(request.id, then)
 
     def join(self) -> Request:

@@ -1,4 +1,4 @@
-"""The engine of a process, the thread that serves it, and the links to other processes that it owns."""
+"""The engine of a process, the threads that serve it and its users, and the links to other processes that it owns."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from paceline._engine import Engine
 from paceline.cpu import pinning
 from paceline.rendezvous import Link, Member
-from paceline.runtime.completions import Completions
+from paceline.runtime.notifier import Notifier
 
 
 class EngineThread:
@@ -19,7 +19,7 @@ class EngineThread:
         self.links: dict[str, int] = {}
         """The engine's handle of the link to each process, by the process's name."""
         self._cpus = cpus
-        self._completions = Completions()
+        self._notifier = Notifier(engine, cpus)
         self._thread = threading.Thread(target=self._serve, name="paceline-serve", daemon=True)
         self._thread.start()
 
@@ -30,10 +30,10 @@ class EngineThread:
 
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
         """Call `callback` once when this NOTIFY operation has finished; see `Runtime.notify`."""
-        self._completions.register(operation, callback)
+        self._notifier.notify(operation, callback)
 
     def close(self) -> None:
-        """Say goodbye to the peers, end the thread, and run the callbacks of operations that are not over.
+        """Say goodbye to the peers, end the threads, and run the callbacks of operations that are not over.
 
         Raises Mismatch if the ranks of a group disagreed and no call has said so.
         """
@@ -41,14 +41,12 @@ class EngineThread:
         try:
             self.engine.close()
         finally:
-            if self._thread is not threading.current_thread():
-                self._thread.join()
-            self._completions.finish_all()
+            self._thread.join()
+            self._notifier.close()
 
     def _serve(self) -> None:
         pinning.move(self._cpus)
-        while finished := self.engine.serve():
-            self._completions.report(finished)
+        self.engine.serve()
 
 
 def _hand_over(engine: Engine, link: Link, description: str) -> int:

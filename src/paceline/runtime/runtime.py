@@ -151,7 +151,8 @@ class Runtime:
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
         """Call `callback` once when this NOTIFY operation has finished, well or not.
 
-        It runs on the engine's thread, or right here if the operation has been reported already.
+        It runs on a thread that does nothing else, or right here if the operation has been reported already; the
+        callbacks of a process run one after another, in the order in which their operations ended.
         """
         self._check()
         thread = self._engine.thread
