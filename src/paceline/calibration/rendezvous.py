@@ -18,3 +18,14 @@ LATEST_ANSWER_US = 10_000
 """Microseconds until a packet that nothing follows is acknowledged: before it would be sent again.
 
 Found: as half of `SOONEST_RESEND_US`. Off by 2: at twice as much, packets that arrived are sent again."""
+KEPT_ALIVE_AFTER_SECONDS, KEPT_ALIVE_EVERY_SECONDS, KEPT_ALIVE_TRIES = 60, 10, 6
+"""A connection on which nothing has come for so many seconds is tried by the kernel, every so many seconds, and is lost
+after so many tries without an answer: 2 minutes in all. Firewalls and load balancers forget connections that are idle
+for 4 minutes or more (Azure's 240 s, AWS's 350 s are short ones), and the kernel of a peer whose process is stopped or
+busy answers all the same.
+
+What is sent and not acknowledged has no limit here (TCP_USER_TIMEOUT): that would also end connections whose reader
+takes its time with a full buffer. A collective that waits for it has its own timeout.
+
+Found: by hand. Off by 2: with half, idle jobs send twice as many probes, of 66 bytes; with twice, a lost peer is
+noticed after 4 minutes, and the shortest of the firewalls above has nearly forgotten."""

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from paceline.rendezvous.conversation import PATIENCE, Conversation, Exchange, HungUp, Stranger
 from paceline.rendezvous.dial import TcpAddress
+from paceline.rendezvous.keepalive import keep_alive
 
 log = logging.getLogger("paceline.rendezvous")
 
@@ -124,6 +125,7 @@ class Acceptor(Generic[T]):
                     time.sleep(0.05)
                 return
             who = describe_caller(sock, address)
+            keep_alive(sock)
             try:
                 exchange = Exchange(sock, self._greet(sock))
             except Stranger as reason:

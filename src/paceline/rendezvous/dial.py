@@ -20,6 +20,7 @@ from paceline.rendezvous.congestion import avoid_bbr
 from paceline.rendezvous.conversation import PATIENCE, Conversation, HungUp, Silent, Stranger, converse
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.handshake import Refused
+from paceline.rendezvous.keepalive import keep_alive
 from paceline.rendezvous.reminder import Reminder
 
 log = logging.getLogger("paceline.rendezvous")
@@ -88,6 +89,7 @@ def connect(endpoint: Endpoint, timeout: float, source: str | None = None) -> so
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody listens")
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_alive(sock)
     return sock
 
 
