@@ -76,6 +76,16 @@ def check_reductions(group: Any, count: int, dtype: str) -> None:
         assert equal(part, want[group.rank * share : (group.rank + 1) * share]), (op, dtype, count)
 
 
+def check_averages_of_integers(group: Any) -> None:
+    """They are what their sum wraps round to, divided towards zero, as on the other faces."""
+    for count in (3, 3000, 300_000):
+        for value in (100, -3, 127):
+            mine = np.full(count, value if group.rank < 2 else 0, np.int8)
+            group.all_reduce(mine, "avg")
+            total = np.array(value * min(2, group.size)).astype(np.int8)
+            assert (mine == int(int(total) / group.size)).all(), (count, value, mine[0])
+
+
 def check_movements(group: Any, count: int, dtype: str) -> None:
     inputs = [data_of(rank, count, dtype, 99) for rank in range(group.size)]
     mine, everything = inputs[group.rank], np.concatenate(inputs)
@@ -228,6 +238,7 @@ def main(machines: str) -> None:
                 check_movements(group, count, dtype)
         check_awkward_memory(group)
         check_done(group)
+        check_averages_of_integers(group)
         check_shared_memory_of_arguments(group)
         check_point_to_point(group)
         check_groups(group)

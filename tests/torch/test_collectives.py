@@ -233,6 +233,12 @@ def check_complex(rank: int, size: int) -> None:
         tensor = torch.full((5,), size * 1j, dtype=dtype)
         dist.all_reduce(tensor, ReduceOp.AVG)
         assert tensor.eq(size * 1j).all()
+    # Of integers it is what their sum wraps round to, divided towards zero, as on the other faces.
+    for value in (100, -3, 127):
+        tensor = torch.full((5,), value, dtype=torch.int8)
+        dist.all_reduce(tensor, ReduceOp.AVG)
+        total = torch.full((5,), value, dtype=torch.int8) * size
+        assert tensor.equal(total.div(size, rounding_mode="trunc"))
 
 
 def check_coalesced(rank: int, size: int) -> None:
