@@ -59,16 +59,20 @@ std::vector<BoardMemory*> Boards::open(std::uint64_t offset) {
   return boards;
 }
 
-// Only the last rank to leave could give the memory back. A rank that closes earlier does not wait for that.
+// The last rank to leave cannot give back what is another one's, and a rank that closes earlier does not wait for it.
 void Boards::leave() {
   if (memory_.empty()) return;
   auto& departed = *reinterpret_cast<Departed*>(memory_.data());
-  const bool last = departed.fetch_add(1) + 1 == static_cast<std::uint64_t>(shape_.ranks);
-  if (own_ && !last) {
-    loop_.arena()->retire(own_->data());
-    for (const auto& added : added_) loop_.arena()->retire(added->data());
-  }
+  departed.fetch_add(1);
   memory_ = {};
+  if (!own_) return;
+  std::vector<std::byte*> blocks{own_->disown()};
+  for (const auto& added : added_) blocks.push_back(added->disown());
+  loop_.arena()->release_once(std::move(blocks), [&departed, all = static_cast<std::uint64_t>(shape_.ranks)] {
+    return departed.load() == all;
+  });
+  own_.reset();
+  added_.clear();
 }
 
 }  // namespace paceline

@@ -55,6 +55,7 @@ std::byte* Arena::allocate(std::size_t bytes) {
   const std::size_t step = large ? kHugePage : bytes >= kPage ? kPage : kCacheLine;
   if (bytes > size() || origin_.inherited()) throw std::bad_alloc();
   const std::size_t wanted = rounded_up(std::max<std::size_t>(bytes, 1), step);
+  release_abandoned();
   const std::lock_guard lock(mutex_);
   Blocks& free = large ? large_free_ : small_free_;
   for (auto block = free.begin(); block != free.end(); ++block) {
@@ -95,6 +96,25 @@ void Arena::release(std::byte* memory) {
                 static_cast<off_t>(used.bytes));
   }
   put_back(large ? large_free_ : small_free_, offset, used.bytes);
+}
+
+void Arena::release_once(std::vector<std::byte*> blocks, std::function<bool()> abandoned) {
+  if (origin_.inherited()) return;
+  const std::lock_guard lock(mutex_);
+  left_behind_.push_back({std::move(blocks), std::move(abandoned)});
+}
+
+void Arena::release_abandoned() {
+  std::vector<std::byte*> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(left_behind_, [&](const LeftBehind& one) {
+      const bool abandoned = one.abandoned();
+      if (abandoned) blocks.insert(blocks.end(), one.blocks.begin(), one.blocks.end());
+      return abandoned;
+    });
+  }
+  for (std::byte* block : blocks) release(block);
 }
 
 void Arena::put_back(Blocks& free, std::size_t offset, std::size_t bytes) {

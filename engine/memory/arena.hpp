@@ -7,9 +7,12 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "memory/cache.hpp"
 #include "memory/descriptor.hpp"
@@ -51,6 +54,9 @@ class Arena {
   static void populate(std::byte* memory, std::size_t bytes);
   // Gives memory back; large blocks go back to the system at once. In a forked child it does nothing.
   void release(std::byte* memory);
+  // Gives these blocks back once peers no longer look at them: once `abandoned` returns true, which is asked whenever
+  // memory is allocated, and may read them. In a forked child it does nothing.
+  void release_once(std::vector<std::byte*> blocks, std::function<bool()> abandoned);
   // Gives memory up, but keeps its place for ever: a peer that gave up in the middle may still write to it. In a forked
   // child it does nothing.
   void retire(const std::byte* inside);
@@ -77,6 +83,7 @@ class Arena {
   using Blocks = std::map<std::size_t, std::size_t>;  // offset to bytes
 
   std::byte* base() const { return static_cast<std::byte*>(mapping_.data()); }
+  void release_abandoned();
   void put_back(Blocks& free, std::size_t offset, std::size_t bytes);
   bool touches_detached(const std::byte* begin, std::size_t bytes) const;
 
@@ -91,6 +98,11 @@ class Arena {
     bool retired;
   };
   std::map<std::size_t, Used> used_;
+  struct LeftBehind {
+    std::vector<std::byte*> blocks;
+    std::function<bool()> abandoned;
+  };
+  std::vector<LeftBehind> left_behind_;
   Blocks detached_;
   std::atomic<bool> any_detached_ = false;
 };
@@ -100,12 +112,16 @@ class ArenaMemory {
  public:
   ArenaMemory(std::shared_ptr<Arena> arena, std::size_t bytes)
       : arena_(std::move(arena)), data_(arena_->allocate(bytes)), bytes_(bytes) {}
-  ~ArenaMemory() { arena_->release(data_); }
+  ~ArenaMemory() {
+    if (data_ != nullptr) arena_->release(data_);
+  }
   ArenaMemory(const ArenaMemory&) = delete;
   ArenaMemory& operator=(const ArenaMemory&) = delete;
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  // Somebody else gives it back.
+  std::byte* disown() { return std::exchange(data_, nullptr); }
 
  private:
   std::shared_ptr<Arena> arena_;

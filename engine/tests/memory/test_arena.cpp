@@ -104,6 +104,19 @@ TEST(retired_memory_is_never_given_again) {
   }
 }
 
+TEST(memory_that_peers_look_at_is_given_again_once_they_do_not) {
+  Arena arena(64 * kMegabyte);
+  bool abandoned = false;
+  const std::vector<std::byte*> blocks{arena.allocate(10'000), arena.allocate(3 * kMegabyte)};
+  const std::size_t before = arena.allocated();
+  arena.release_once(blocks, [&] { return abandoned; });
+  std::byte* const other = arena.allocate(10'000);
+  CHECK(other != blocks[0] && arena.allocated() > before);
+  abandoned = true;
+  CHECK(arena.allocate(10'000) == blocks[0]);
+  CHECK(arena.allocate(3 * kMegabyte) == blocks[1]);
+}
+
 TEST(a_forked_child_leaves_its_parents_arena_alone) {
   Arena arena(4 * kMegabyte);
   std::byte* memory = arena.allocate(1000);
