@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +17,11 @@ from rendezvous_fakes import FakeModule, good, in_threads, settings
 from paceline.errors import CommunicationError, RendezvousError
 from paceline.rendezvous.store import MemoryStore
 from paceline.runtime.completions import Completions
+from paceline.runtime.flight_recorder import FlightRecorder
 from paceline.runtime.runtime import Runtime
 from paceline.topology import Topology
 from paceline.trace import dump, live
+from paceline.trace.event import Event
 from paceline.version import VERSION
 
 TIMEOUT = 20.0
@@ -248,6 +251,21 @@ def test_what_this_process_may_not_do_is_its_own_fault(runtimes: list[Runtime]) 
         runtimes[1].group(None, 0, 1, 1.0)
     error = caught.value
     assert (error.rank, error.host, error.pid) == (1, socket.gethostname(), os.getpid())
+
+
+def test_groups_that_were_closed_long_ago_are_forgotten() -> None:
+    member: Any = SimpleNamespace(process="me", rank=0)
+    blank = [kind() for kind in Event.__annotations__.values()]
+    rows = [[number, channel, *blank[2:]] for number, channel in enumerate((1, 2, 3000), 1)]
+    recorder = FlightRecorder("me", settings(0, 1), lambda: rows, list)
+    for channel in range(1, 3001):
+        recorder.add_group(channel, [member])
+        if channel > 1:
+            recorder.close_group(channel)
+    assert len(recorder.groups) < 2000
+    told = dump.decode(recorder.encoded())
+    assert told.groups[3000].name == "group 2999" and 1 in told.groups and 2 not in told.groups
+    assert [event.channel for event in told.events] == [1, 3000]
 
 
 def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from paceline.errors import CommunicationError, RendezvousError
@@ -13,8 +14,12 @@ from paceline.monitor.source_line import users_line
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
 from paceline.trace import dump as trace
-from paceline.trace.event import Row
+from paceline.trace.event import Event, Row
 from paceline.trace.request import Request
+
+_CLOSED_KEPT = 1024
+"""Groups that were closed and are remembered."""
+_CHANNEL = Event._fields.index("channel")
 
 
 class FlightRecorder:
@@ -35,10 +40,13 @@ class FlightRecorder:
         self._lock = threading.Lock()
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
         self._members: dict[str, Member] = {}  # by what peers call them
-        self._failed: dict[int, str] = {}  # what failed each group, by channel
+        self._failed: set[int] = set()  # the channels of groups that failed
+        self._first_failure = ""
+        self._made = 0
+        self._closed: deque[int] = deque()  # the channels of closed groups, the oldest first
         self._stopped = False
         self.groups: dict[int, trace.Group] = {}
-        """All groups that this process has had, by channel, with their ranks in the first one."""
+        """The groups of this process, by channel, with their ranks in the first one; of those closed the last ones."""
 
     def add_group(self, channel: int, members: Sequence[Member]) -> None:
         """Note a group that was made; the first has all ranks of the job."""
@@ -48,7 +56,17 @@ class FlightRecorder:
             for member in members:
                 self._members.setdefault(str(member), member)
             ranks = tuple(map(self._rank_of, members))
-            self.groups[channel] = trace.Group(f"group {len(self.groups)}", ranks)
+            self.groups[channel] = trace.Group(f"group {self._made}", ranks)
+            self._made += 1
+
+    def close_group(self, channel: int) -> None:
+        """Note that a group was closed: it is told of for as long as events may name it."""
+        with self._lock:
+            self._closed.append(channel)
+            while len(self._closed) > _CLOSED_KEPT:
+                oldest = self._closed.popleft()
+                self.groups.pop(oldest, None)
+                self._failed.discard(oldest)
 
     def failed(self, channel: int, error: CommunicationError, culprit: str, alone: bool) -> None:
         """Note that an operation is about to raise `error`, and tell the error what is known here.
@@ -58,13 +76,15 @@ class FlightRecorder:
         launcher is told.
         """
         with self._lock:
-            error.group = self.groups[channel].ranks
+            if group := self.groups.get(channel):
+                error.group = group.ranks
             if member := self._members.get(culprit):
                 error.rank, error.host, error.pid = self._rank_of(member), member.host, member.pid
             if alone or self._stopped or channel in self._failed:
                 return
             line = users_line(threading.get_ident())
-            self._failed[channel] = f"{error}; raised at {line}" if line else str(error)
+            self._failed.add(channel)
+            self._first_failure = self._first_failure or (f"{error}; raised at {line}" if line else str(error))
         self.dump()
         if self._settings.collector is not None:
             failure_report.send(self._settings.collector, self._place()[0], error)
@@ -99,35 +119,41 @@ class FlightRecorder:
     def dump(self) -> None:
         """Write the trace where PACELINE_TRACE says, if it says so and there was a group."""
         if self._settings.trace and self._world:
+            events, groups = self._kept()
             trace.dump(
-                self._events(),
+                events,
                 self._settings,
                 *self._place(),
-                groups=dict(self.groups),
+                groups=groups,
                 requests=self._requests(),
-                reason=self._first_failure(),
+                reason=self._first_failure,
             )
 
     def encoded(self) -> bytes:
         """The trace as of now, for `paceline trace`."""
         me, size = self._place()
+        events, groups = self._kept()
         return trace.encode(
             me,
             socket.gethostname(),
             os.getpid(),
-            self._events(),
+            events,
             size=size,
-            groups=dict(self.groups),
+            groups=groups,
             requests=self._requests(),
-            reason=self._first_failure(),
+            reason=self._first_failure,
             line=users_line(),
         ).encode()
+
+    def _kept(self) -> tuple[list[Row], dict[int, trace.Group]]:
+        """The last operations, but for those of groups that are forgotten; and the groups."""
+        rows = self._events()
+        with self._lock:
+            groups = dict(self.groups)
+        return [row for row in rows if row[_CHANNEL] in groups], groups
 
     def _rank_of(self, member: Member) -> int:
         return self._world.get(member.process, member.rank)
 
     def _place(self) -> tuple[int, int]:
         return self._world[self._process], len(self._world)
-
-    def _first_failure(self) -> str:
-        return next(iter(self._failed.values()), "")

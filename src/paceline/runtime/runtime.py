@@ -147,6 +147,7 @@ class Runtime:
     def forget(self, channel: int) -> None:
         """Forget the group with this channel, which was closed."""
         self._groups.forget(channel)
+        self._recorder.close_group(channel)
 
     def notify(self, operation: int, callback: Callable[[], None]) -> None:
         """Call `callback` once when this NOTIFY operation has finished, well or not.
