@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -51,9 +52,12 @@ def _process_sets(policy: str) -> Callable[[int], None]:
     import paceline.horovod.torch as hvd
 
     hvd.init()
+    before: list[weakref.ref[object]] = []
 
     def once(number: int) -> None:
+        assert all(ref() is None for ref in before)
         chosen = hvd.add_process_set([0, 1])
+        before[:] = [weakref.ref(chosen)]
         if hvd.rank() < 2:
             hvd.allreduce(torch.ones(8), name=f"a{number % 7}", process_set=chosen)
         hvd.remove_process_set(chosen)

@@ -48,8 +48,8 @@ class Job:
         self.place = place(world.rank, machines)
         self.handles = Handles()
         self.sets: dict[int, tuple[int, ...]] = {GLOBAL: tuple(range(world.size))}
-        self.when_closed: list[Callable[[], None]] = []
-        """Called once this process has left the job."""
+        self.when_removed: dict[int, Callable[[], None]] = {}
+        """Called once a process set is removed, or this process leaves the job; by the set's number."""
         self._world = world
         self._connect = connect
         self._groups: dict[int, Group] = {}
@@ -93,6 +93,7 @@ class Job:
         """Close a process set. Returns False for the global set and for a set that does not exist."""
         if process_set == GLOBAL or self.sets.pop(process_set, None) is None:
             return False
+        self.when_removed.pop(process_set, lambda: None)()
         channel = self._channels.pop(process_set, None)
         if channel is not None:
             channel.coordinator.close()
@@ -125,8 +126,6 @@ class Job:
             self._channels.pop(GLOBAL).coordinator.close()
             self._world.close()
             self.handles.clear()
-            for left in self.when_closed:
-                left()
 
     def _agree(self, ranks: Sequence[int]) -> None:
         from paceline.coordinate import Span

@@ -97,7 +97,7 @@ def _add(here: job.Job, process_set: ProcessSet) -> None:
         if process_set.process_set_id == number:
             process_set.process_set_id = None
 
-    here.when_closed.append(left)
+    here.when_removed[number] = left
 
 
 def remove_process_set(process_set: ProcessSet) -> bool:
