@@ -46,6 +46,7 @@ NB_MODULE(_engine, m) {
   m.def("isa", [] { return std::string(kernels().isa); });
 
   bind_measure(m);
+  bind_future_values(m);
   bind_codec(m);
   bind_arena(m);
   bind_group(m);

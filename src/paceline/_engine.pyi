@@ -5,6 +5,9 @@ reductions are the numbers in `DTYPES` and `OPS`, modes are BLOCKING, ASYNC and 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 DTYPES: dict[str, int]
 OPS: dict[str, int]
@@ -59,6 +62,15 @@ def look_in_capsule(capsule: object, /) -> tuple[int, int, int] | None:
     """The same for what `__dlpack__` has returned, of whatever device; it stays in the capsule's hands."""
 
 def supports(dtype: int, op: int) -> bool: ...
+def tensors_reader(
+    tensor: type[T], failure: type, otherwise: Callable[[object], list[T]]
+) -> Callable[[object], list[T]]:
+    """A function that reads a list of `tensor`, or the `results` of a `failure`, and runs no Python meanwhile.
+
+    It calls a failure's `read`, which must not be Python either, before it takes the results. It leaves other values,
+    and failures that have no results or whose `read` raises, to `otherwise`.
+    """
+
 def limit_all_reduce(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
     """Nanoseconds of each pass of all ranks as threads over shared buffers, their CPU time, and wrong elements."""
 

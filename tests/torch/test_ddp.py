@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import ctypes
+import signal
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import torch
 import torch.distributed as dist
 from harness import Ranks
 from torch import Tensor, nn
+from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -174,15 +178,59 @@ def check_hooks(rank: int, size: int) -> None:
             torch.testing.assert_close(left.grad, right.grad, rtol=tolerance, atol=tolerance)
 
 
-def check_builtin_hook(rank: int, size: int) -> None:
-    reference = model()
-    ddp = DDP(copy.deepcopy(reference))
-    ddp._register_builtin_comm_hook(dist.BuiltinCommHookType.ALLREDUCE)
-    whole = batch(0, size)
-    ddp(mine(whole, rank)).square().mean().backward()
-    reference(whole).square().mean().backward()
-    for left, right in zip(ddp.parameters(), reference.parameters(), strict=True):
-        torch.testing.assert_close(left.grad, right.grad)
+def check_builtin_hooks(rank: int, size: int) -> None:
+    for hook, tolerance in ((dist.BuiltinCommHookType.ALLREDUCE, 1e-6), (dist.BuiltinCommHookType.FP16_COMPRESS, 1e-2)):
+        reference = model().float()
+        ddp = DDP(copy.deepcopy(reference), bucket_cap_mb=0.0001)
+        ddp._register_builtin_comm_hook(hook)
+        for step in range(2):
+            whole = batch(step, size).float()
+            for net, data in ((ddp, mine(whole, rank)), (reference, whole)):
+                net.zero_grad()
+                net(data).square().mean().backward()
+        for left, right in zip(ddp.parameters(), reference.parameters(), strict=True):
+            torch.testing.assert_close(left.grad, right.grad, rtol=tolerance, atol=tolerance)
+
+
+class Preempted(Exception):
+    """What the handler of a signal raises."""
+
+
+def check_what_a_signal_handler_raises_while_ddp_waits(rank: int, size: int) -> None:
+    """It is raised when DDP is through, so that the training can go on."""
+
+    def handler(*_: object) -> None:
+        raise Preempted
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    arrives = partial(ctypes.CDLL(None)["raise"], int(signal.SIGUSR1))  # Python does not learn of it in this call
+    store = dist.distributed_c10d._get_default_store()
+    for step, hook in enumerate((None, default_hooks.fp16_compress_hook)):
+        reference = model().float()
+        ddp = DDP(copy.deepcopy(reference), bucket_cap_mb=0.0001)
+        if hook is not None:
+            ddp.register_comm_hook(None, hook)
+
+        def at_end_of_backward(*_: object, step: int = step) -> None:
+            Variable._execution_engine.queue_callback(arrives)
+            store.set(f"some buckets wait in step {step}", "")
+
+        ddp(mine(batch(0, size).float(), rank)).square().mean().backward()  # DDP makes its buckets after the first step
+        ddp.zero_grad()
+        whole = batch(0, size).float()
+        if rank == 0:
+            ddp.module.spare.register_full_backward_hook(at_end_of_backward)  # its bucket is under way
+        loss = ddp(mine(whole, rank)).square().mean()
+        if rank == 0:
+            with pytest.raises(Preempted):
+                loss.backward()
+        else:
+            store.wait([f"some buckets wait in step {step}"])
+            loss.backward()
+        reference(whole).square().mean().backward()
+        for left, right in zip(ddp.module.parameters(), reference.parameters(), strict=True):
+            torch.testing.assert_close(left.grad, right.grad, rtol=0, atol=2e-4)
+    signal.signal(signal.SIGUSR1, before)
 
 
 def check_sparse_gradients(rank: int, size: int) -> None:

@@ -22,8 +22,10 @@ from paceline.settings.limits import Limits
 from paceline.topology.discover import Placement
 from paceline.torch import timeouts
 from paceline.torch.backward import BackwardWaits
+from paceline.torch.builtin_hooks import follow_builtin_hooks
 from paceline.torch.compat import Base
 from paceline.torch.freed_memory import Returning
+from paceline.torch.futures import read_quietly
 from paceline.torch.interop import use_interop_threads
 from paceline.torch.movements import Movements
 from paceline.torch.opaque import opaque
@@ -85,6 +87,8 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
         self._returning = Returning()
         self._backward = BackwardWaits(home.annotations.outside)
         follow_optimizers()
+        follow_builtin_hooks()
+        read_quietly()
         if home.settings.interop_threads is not None:
             use_interop_threads(home.settings.interop_threads)
         self._open = True

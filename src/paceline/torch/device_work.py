@@ -11,7 +11,7 @@ from torch.futures import Future
 
 from paceline._engine import DeviceOperation
 from paceline.group.host import Host
-from paceline.torch import cuda
+from paceline.torch import builtin_hooks, cuda
 from paceline.torch.abandoned import Abandoned
 from paceline.torch.opaque import opaque
 
@@ -76,4 +76,6 @@ class DeviceWork(dist.Work):
 
     def get_future(self) -> Future[list[Tensor]]:
         """A future of the results. It is complete; the streams of those who read it wait for the device."""
+        if builtin_hooks.reads(self._results):
+            return builtin_hooks.complete(self._results)
         return cuda.future(self._device, self._results, self._operation.order_before)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache, partial
 from threading import local
 from typing import NoReturn, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, _jit_internal
 from torch.autograd import Variable
 from torch.futures import Future
 
+from paceline._engine import tensors_reader
 from paceline.observe.outside import OutsideWaits
 
 S = TypeVar("S")
@@ -77,7 +79,7 @@ class CollectiveFuture(Future[T]):
         """Return a future of what `callback` returns, which is called with this one once it is complete."""
         child: CollectiveFuture[S] = CollectiveFuture(self._outside)
         if _in_backward():
-            _at_its_end(child.wait)  # type: ignore[arg-type]  # nobody looks at what it returns
+            _at_its_end(partial(torch._C.Future.wait, child))  # no Python, see `read_quietly`
 
         def run(_: Future[T]) -> None:
             try:
@@ -94,13 +96,15 @@ class CollectiveFuture(Future[T]):
 class _Failure:
     """The value of a future that failed. Readers in C++ see only values, so reading this one raises the error.
 
-    DDP's reducer finds the tensors in a value by pickling it at the end of `backward`, and keeps only the words of an
-    error, not its class. It is given the tensors, whatever they hold, and `backward` then raises the error itself.
+    DDP's reducer takes the tensors out of a value at the end of `backward`, and keeps only the words of an error, not
+    its class. It is given the tensors, whatever they hold, and `backward` then raises the error itself.
     """
 
     def __init__(self, error: Exception, results: Sequence[Tensor]) -> None:
         self.error = error
-        self._results = list(results)
+        self.results = list(results)
+        self.read = partial(_at_its_end, self._raise)
+        """Whoever takes the results in a backward pass calls this. It is not Python, see `read_quietly`."""
 
     def _raise(self, *_: object) -> NoReturn:
         raise self.error.with_traceback(None)
@@ -108,19 +112,31 @@ class _Failure:
     __getitem__ = __iter__ = __len__ = _raise
 
     def __reduce_ex__(self, _: object) -> tuple[type[list[Tensor]], tuple[list[Tensor]]]:
-        if not self._results or not _in_backward():
+        if not self.results or not _in_backward():
             self._raise()
-        _at_its_end(self._raise)
-        return list, (self._results,)
+        self.read()
+        return list, (self.results,)
+
+
+@cache
+def read_quietly() -> None:
+    """Let torch take tensors out of the values of futures without running Python. May be called any number of times.
+
+    torch's own function is Python, in which the handlers of signals run that came while DDP waited; what a handler
+    raises there, such as KeyboardInterrupt, DDP turns into a RuntimeError. So it is raised once `backward` returns.
+    """
+    otherwise = getattr(_jit_internal, "_extract_tensors", None)
+    if otherwise is not None:
+        _jit_internal._extract_tensors = tensors_reader(Tensor, _Failure, otherwise)
 
 
 def _in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
 
 
-def _at_its_end(callback: Callable[[], None]) -> None:
-    """Call `callback` at the end of the backward pass that this thread is in; `backward` raises what it raises."""
-    Variable._execution_engine.queue_callback(callback)
+_at_its_end: Callable[[Callable[[], object]], None]
+_at_its_end = Variable._execution_engine.queue_callback  # type: ignore[assignment]  # nobody looks at what it returns
+"""Has a function called at the end of the backward pass that this thread is in; `backward` raises what it raises."""
 
 
 def _raise_failure(failure: _Failure) -> NoReturn:

@@ -12,6 +12,7 @@ from torch.futures import Future, collect_all
 
 from paceline._engine import Operation
 from paceline.group.host import Host
+from paceline.torch import builtin_hooks
 from paceline.torch.abandoned import Abandoned
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.futures import CollectiveFuture
@@ -135,6 +136,9 @@ class PendingWork(dist.Work):
 
     def get_future(self) -> Future[list[Tensor]]:
         """A future of the result tensors, which is completed whether or not anybody waits."""
+        if self._results and builtin_hooks.reads(self._results):
+            self.wait()
+            return builtin_hooks.complete(self._results)
         with self._lock:
             settle = self._future is None and self._finished
             if self._future is None:
