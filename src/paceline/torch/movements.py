@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from paceline.torch import checks
 from paceline.torch.checks import Rows, Tensors
+from paceline.torch.dispatched import USUAL, handled, modes
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
@@ -25,6 +27,8 @@ class Movements(Starting):
     def broadcast(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Give every rank the root's tensor, in place."""
         tensor = checks.single(tensors, "broadcast")
+        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+            return self._by_dispatcher("broadcast_", tensors, opts)
         if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
             return self._on_accelerator("broadcast", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
@@ -48,6 +52,8 @@ class Movements(Starting):
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
+        if modes() or (input.__class__ not in USUAL and handled(input)):
+            return self._by_dispatcher("_allgather_base_", output, input, opts)
         if self._blocks(opts) and self._group.all_gather_tensor(output, input):
             return DONE
         if not output.is_cpu and self._elsewhere(output.device, output):
@@ -85,6 +91,8 @@ class Movements(Starting):
     def allgather(self, outputs: Rows, inputs: Tensors, opts: object = None) -> dist.Work:
         """Put rank i's input into the i-th of the outputs."""
         source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
+        if modes() or (source.__class__ not in USUAL and handled(source)):
+            return self._by_dispatcher("allgather_", outputs, inputs, opts)
         if not source.is_cpu and self._elsewhere(source.device):
             return self._on_accelerator("allgather", source, outputs, inputs, opts)
         checks.one_per_rank(targets, self._size, "all_gather")
@@ -111,6 +119,8 @@ class Movements(Starting):
     def gather(self, outputs: Rows, inputs: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Put rank i's input into the i-th of the root's outputs; other ranks give none."""
         source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
+        if modes() or (source.__class__ not in USUAL and handled(source)):
+            return self._by_dispatcher("gather_", outputs, inputs, opts)
         if not source.is_cpu and self._elsewhere(source.device):
             return self._on_accelerator("gather", source, outputs, inputs, opts)
         root = checks.root_of(opts, self._size)
@@ -132,6 +142,8 @@ class Movements(Starting):
     def scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         """Give the i-th of the root's inputs to rank i's output; other ranks give none."""
         target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
+        if modes() or (target.__class__ not in USUAL and handled(target)):
+            return self._by_dispatcher("scatter_", outputs, inputs, opts)
         if not target.is_cpu and self._elsewhere(target.device):
             return self._on_accelerator("scatter", target, outputs, inputs, opts)
         root = checks.root_of(opts, self._size)
@@ -154,6 +166,8 @@ class Movements(Starting):
         """Send the i-th input to rank i, and receive rank i's tensor into the i-th output."""
         for tensors in (outputs, inputs):
             checks.one_per_rank(tensors, self._size, "all_to_all")
+        if modes() or (inputs[0].__class__ not in USUAL and handled(inputs[0])):
+            return self._by_dispatcher("alltoall_", outputs, inputs, opts)
         if not outputs[0].is_cpu and self._elsewhere(outputs[0].device):
             return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
         dtype = checks.alike([*outputs, *inputs], "all_to_all")
@@ -178,6 +192,8 @@ class Movements(Starting):
 
         The splits are rows of each block; all blocks are equal where they are empty.
         """
+        if modes() or (input.__class__ not in USUAL and handled(input)):
+            return self._by_dispatcher("alltoall_base_", output, input, (output_splits, input_splits, opts))
         equal = not output_splits and not input_splits
         if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
             return DONE
@@ -196,6 +212,8 @@ class Movements(Starting):
 
     def barrier(self, opts: object = None, timeout: timedelta | None = None) -> dist.Work:
         """Wait until every rank has called it, `timeout` at most where that is given."""
+        if modes():
+            return self._by_dispatcher("barrier", torch.empty(0), opts)
         device = getattr(opts, "device", None)
         if (
             device is not None
@@ -217,6 +235,8 @@ class Movements(Starting):
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
         """Send a tensor to rank `peer`, which must receive the same dtype and count with the same tag."""
         tensor = checks.single(tensors, "send")
+        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+            return self._by_dispatcher("send", tensors, (peer, tag))
         if not tensor.is_cpu and self._message_elsewhere(tensor.device):
             return self._on_accelerator("send", tensor, tensors, peer, tag)
         to = checks.root_of(peer, self._size)
@@ -236,6 +256,9 @@ class Movements(Starting):
 
     def _receive(self, tensors: Tensors, peer: int, tag: int) -> dist.Work:
         tensor = checks.single(tensors, "recv")
+        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+            source = (tag,) if peer == ANY_SOURCE else (peer, tag)
+            return self._by_dispatcher("recv_any_source_" if peer == ANY_SOURCE else "recv_", tensors, source)
         if not tensor.is_cpu and self._message_elsewhere(tensor.device):
             return self._on_accelerator("recv", tensor, tensors, peer, tag)
         if not callbacks.depth and (found := self._group.recv_tensor(tensor, peer, tag, False)) is not None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from paceline.torch import checks, sparse
 from paceline.torch.checks import Reduction, Rows, Tensors
+from paceline.torch.dispatched import USUAL, handled, modes
 from paceline.torch.freed_memory import Returning
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, adjacent, plain, plain_output
@@ -27,6 +28,8 @@ class Reductions(Starting):
     def allreduce(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Combine a tensor of any shape over all ranks, in place. opts: torch's AllreduceOptions."""
         tensor = checks.single(tensors, "all_reduce")
+        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+            return self._by_dispatcher("allreduce_", tensors, opts)
         if self._blocks(opts):
             op, factor = reduction(opts.reduceOp)
             if self._group.all_reduce_tensor(tensor, op, factor):
@@ -80,6 +83,8 @@ class Reductions(Starting):
     ) -> dist.Work:
         """Combine a tensor over all ranks into the root's, in place; other ranks' tensors stay as they are."""
         tensor = checks.single(tensors, "reduce")
+        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+            return self._by_dispatcher("reduce_", tensors, opts)
         if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
             return self._on_accelerator("reduce", tensor, tensors, opts)
         root = checks.root_of(opts, self._size)
@@ -93,6 +98,8 @@ class Reductions(Starting):
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         """Combine `input` (size blocks of `output`'s elements) over all ranks; block i goes to rank i's `output`."""
+        if modes() or (input.__class__ not in USUAL and handled(input)):
+            return self._by_dispatcher("_reduce_scatter_base_", output, input, opts)
         if self._blocks(opts):
             op, factor = reduction(opts.reduceOp)
             if self._group.reduce_scatter_tensor(output, input, op, factor):
@@ -137,6 +144,8 @@ class Reductions(Starting):
     def reduce_scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         """Combine one tensor for each rank over all ranks; tensor i goes to rank i's output."""
         output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
+        if modes() or (output.__class__ not in USUAL and handled(output)):
+            return self._by_dispatcher("reduce_scatter_", outputs, inputs, opts)
         if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)
         checks.one_per_rank(parts, self._size, "reduce_scatter")

@@ -16,6 +16,7 @@ from paceline.torch import checks, cuda
 from paceline.torch.accelerator import Accelerator
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.device_work import DeviceWork
+from paceline.torch.dispatched import Dispatched
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back, usable
@@ -26,7 +27,7 @@ _ZERO = timedelta(0)
 
 
 @opaque
-class Starting(Accelerator):
+class Starting(Accelerator, Dispatched):
     """Starts operations for all collectives."""
 
     _group: _engine.Group
