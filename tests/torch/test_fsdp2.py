@@ -51,6 +51,15 @@ def check_fully_shard(rank: int, size: int) -> None:
         train(sharded, reference, rank, size)
 
 
+def check_memory_of_the_group(rank: int, size: int) -> None:
+    backend = dist.group.WORLD._get_backend(torch.device("cpu"))  # type: ignore[union-attr]
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+    reference = model()
+    sharded = fully_shard(copy.deepcopy(reference), mesh=init_device_mesh("cpu", (size,)))
+    sharded.set_allocate_memory_from_process_group_for_comm(True)
+    train(sharded, reference, rank, size)
+
+
 def check_divide_factor(rank: int, size: int) -> None:
     """A divide factor of the user's own is what FSDP2 sends PREMUL_SUM for."""
     reference = model()
@@ -96,7 +105,7 @@ def check_accumulation(rank: int, size: int) -> None:
     dist.barrier()
 
 
-CHECKS = [check_fully_shard, check_divide_factor, check_mixed_precision, check_accumulation]
+CHECKS = [check_fully_shard, check_memory_of_the_group, check_divide_factor, check_mixed_precision, check_accumulation]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))

@@ -163,6 +163,41 @@ def check_subgroups_by_enumeration(rank: int, size: int) -> None:
     assert _sum_over(group) == (1 if rank == 1 else 2)
 
 
+def check_what_torch_asks_of_a_backend(rank: int, size: int) -> None:
+    """Gloo's backend answers some questions by a RuntimeError, and so may we; everything else it knows, we know."""
+    ours, gloo = dist.group.WORLD, dist.new_group(backend="gloo")
+    assert ours is not None
+
+    def answer(backend: object, name: str) -> object:
+        try:
+            given = getattr(backend, name)
+            return given() if name in CALLED else given
+        except RuntimeError as error:
+            return type(error)
+
+    cpu = torch.device("cpu")
+    for left, right, kind in (
+        (ours._get_backend(cpu), gloo._get_backend(cpu), dist._Backend),  # type: ignore[attr-defined]
+        (ours, gloo, dist.ProcessGroup),
+    ):
+        for name in dir(kind):
+            expected = None if name.startswith("__") else answer(right, name)
+            found = answer(left, name)
+            if isinstance(expected, bool | int | type):
+                assert found == expected, name
+    memory = ours._get_backend(cpu).allocate_tensor(5, dtype=torch.float64, device=cpu)
+    assert memory.shape == (5,) and memory.dtype == torch.float64
+    options = ours._get_backend(cpu).options
+    assert (options.backend, options._timeout) == ("paceline", timedelta(seconds=30))
+    assert not ours._has_hooks() and isinstance(ours.get_group_store(), dist.Store)
+    for refused in (ours._wait_for_pending_works, lambda: ours._register_on_completion_hook(print)):
+        with pytest.raises(RuntimeError, match="which only NCCL's does"):
+            refused()
+
+
+CALLED = ("memory_stats", "suspend", "resume", "rank", "size")
+
+
 CHECKS = [value for name, value in sorted(globals().items()) if name.startswith("check_")]
 
 

@@ -21,6 +21,7 @@ from paceline.runtime.runtime import Runtime
 from paceline.settings.limits import Limits
 from paceline.topology.discover import Placement
 from paceline.torch import timeouts
+from paceline.torch.backend_object import BackendObject
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.builtin_hooks import follow_builtin_hooks
 from paceline.torch.compat import Base
@@ -41,15 +42,12 @@ _alive: set[PacelineProcessGroup] = set()
 
 
 @opaque
-class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
+class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type: ignore[misc]
     """All ranks of one torch process group.
 
     `store` is torch's rendezvous store for this group, `rank` and `size` are the group's own, `name` is torch's name of
     the group. Making one is a collective: it returns when all ranks have met, within `limits.meeting` seconds.
     """
-
-    supports_splitting = True
-    supports_coalescing = False
 
     def __init__(
         self,
@@ -251,7 +249,9 @@ class PacelineProcessGroup(Reductions, Movements, Base):  # type: ignore[misc]
     @property
     def options(self) -> c10d.Backend.Options:
         """The options of a backend as torch sees them: its name and its timeout."""
-        return c10d.Backend.Options(NAME, timedelta(seconds=self._limits.operation))
+        options = c10d.Backend.Options(NAME, timedelta(seconds=self._limits.operation))
+        options.group_name = self._name  # type: ignore[assignment]  # a str with a name
+        return options
 
     @property
     def _device_types(self) -> list[torch.device]:
