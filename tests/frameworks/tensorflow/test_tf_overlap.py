@@ -144,6 +144,47 @@ def test_two_ops_of_one_collective(ranks: Ranks) -> None:
     ranks(handed_on, 2)
 
 
+def in_turn(rank: int, size: int) -> None:
+    """Two networks in one step, as of a GAN: the second's gradients need what the first's have waited for."""
+    generator, critic = ([tf.Variable(tf.fill([2], 1.0 + number)) for number in range(4)] for _ in range(2))
+
+    def through(layers: Sequence[Any], x: Any) -> Any:
+        for layer in layers:
+            x = tf.tanh(x * layer)
+        return x
+
+    def step() -> list[Any]:
+        found = []
+        for sample in samples:
+            with tf.GradientTape() as generating, tf.GradientTape() as judging:
+                made = through(generator, sample)
+                judged = through(critic, made)
+                losses = tf.reduce_sum(1 - judged), tf.reduce_sum(judged) + tf.reduce_sum(through(critic, sample))
+            judgement = hvd.DistributedGradientTape(judging).gradient(losses[1], critic)
+            for variable, gradient in zip(critic, judgement, strict=True):
+                variable.assign_sub(0.1 * gradient)
+            again = through(critic, made) * tf.reduce_sum(judgement[0])
+            found += [*judgement, *hvd.DistributedGradientTape(generating).gradient(losses[0], generator), again]
+        return found
+
+    samples = [tf.constant([0.1 * (rank + 1), 0.2]), tf.constant([0.3, 0.4 * (rank + 1)])]
+    for threads in (1, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tf.config.threading, "get_inter_op_parallelism_threads", lambda threads=threads: threads)
+            for variable in (*generator, *critic):
+                variable.assign(tf.ones([2]))
+            found = tf.function(step, autograph=False)()
+        for variable in (*generator, *critic):
+            variable.assign(tf.ones([2]))
+        eager = step()
+        for left, right in zip(found, eager, strict=True):
+            np.testing.assert_allclose(left.numpy(), right.numpy(), rtol=1e-5)
+
+
+def test_gradients_are_combined_several_times_in_one_function(ranks: Ranks) -> None:
+    ranks(in_turn, 2)
+
+
 def loss(variables: Sequence[Any]) -> Any:
     """A scalar, to which one variable leads by three ways and each other by two: weight decay uses all once more."""
     x = tf.ones([3])

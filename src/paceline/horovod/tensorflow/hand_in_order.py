@@ -15,6 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +24,8 @@ import tensorflow as tf
 from paceline.cpu.budget import available
 
 _START = "PacelineAllreduceStart"
+_BACK = ("NextIteration", "RefNextIteration")
+"""Ops that lead back to the beginning of a loop of TensorFlow 1."""
 _SEVERAL = -1
 """Instead of a number of a hand-in: an op is needed for several."""
 
@@ -50,9 +53,13 @@ def hand_in_in_order(before: int) -> None:
 def waits(listed: Sequence[Any], before: int, threads: int) -> list[tuple[Any, Any]]:
     """Return pairs of an op and the op that hands in a gradient, for which it has to wait.
 
-    listed: all ops, each after those that it needs; those from `before` on combine gradients. threads: how many
-    gradients may be under way.
+    listed: all ops as they were made; those from `before` on combine gradients. threads: how many gradients may be
+    under way. Where other gradients were combined before, ops wait for hand-ins that were made later.
     """
+    order = _order(listed, before)
+    if order is None:
+        return []
+    listed = [listed[number] for number in order]
     parents = _parents(listed, before)
     starts = [number for number in range(before, len(listed)) if listed[number].type == _START]
     only = _only(parents, starts)
@@ -77,20 +84,49 @@ def waits(listed: Sequence[Any], before: int, threads: int) -> list[tuple[Any, A
     return found
 
 
+def _order(listed: Sequence[Any], before: int) -> list[int] | None:
+    """Return the numbers of the ops, each after those that it needs, else as they were made; None if there is none.
+
+    Those from `before` on stay the last, because no other op needs one of them yet.
+    """
+    parents = _parents(listed, before)
+    children: list[list[int]] = [[] for _ in parents]
+    for number, needed in enumerate(parents):
+        for parent in needed:
+            children[parent].append(number)
+    missing = [len(needed) for needed in parents]
+    ready = [number for number, count in enumerate(missing) if not count]
+    found = []
+    while ready:
+        number = heappop(ready)
+        found.append(number)
+        for child in children[number]:
+            missing[child] -= 1
+            if not missing[child]:
+                heappush(ready, child)
+    return found if len(found) == len(listed) else None
+
+
 def _parents(listed: Sequence[Any], before: int) -> list[list[int]]:
     """Return the numbers of the ops that each op needs. Of ops with a state, TensorFlow lets each wait for others that
-    come before it; here it needs the last one.
+    come before it; here it needs the last one. Hand-ins have no state that others see.
     """
     number_of = {op.name: number for number, op in enumerate(listed)}
     found, last = [], None
     for number, op in enumerate(listed):
         needed = (*(tensor.op for tensor in op.inputs), *op.control_inputs)
-        numbers = [number_of[one.name] for one in needed if one.name in number_of]
-        if number < before and (op._is_stateful or any(tensor.dtype == tf.resource for tensor in op.inputs)):
+        numbers = [number_of[one.name] for one in needed if one.name in number_of and one.type not in _BACK]
+        if number < before and _has_state(op):
             numbers += [] if last is None else [last]
             last = number
         found.append(numbers)
     return found
+
+
+def _has_state(op: Any) -> bool:
+    """Return whether TensorFlow keeps the op in order with others that come before or after it."""
+    stateful = op._is_stateful or any(tensor.dtype == tf.resource for tensor in op.inputs)
+    return stateful and not op.type.startswith("Paceline")
 
 
 def _only(parents: Sequence[Sequence[int]], starts: Sequence[int]) -> dict[int, int]:
