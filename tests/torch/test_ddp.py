@@ -20,6 +20,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+import paceline.torch
+
 BATCH = 4
 FEATURES = 6
 
@@ -235,14 +237,22 @@ def check_what_a_signal_handler_raises_while_ddp_waits(rank: int, size: int) -> 
 
 def check_sparse_gradients(rank: int, size: int) -> None:
     torch.manual_seed(0)
-    table = nn.Embedding(10, 3, sparse=True)
-    reference = copy.deepcopy(table)
-    ddp = DDP(table)
+    whole = nn.Sequential(nn.Embedding(10, 3, sparse=True), nn.Linear(3, 2))
     tokens = torch.arange(2 * size) % 5
-    ddp(tokens[2 * rank : 2 * rank + 2]).square().mean().backward()
-    reference(tokens).square().mean().backward()
-    assert table.weight.grad is not None and reference.weight.grad is not None
-    torch.testing.assert_close(table.weight.grad.to_dense(), reference.weight.grad.to_dense())
+    for hook in ("none", "arena", "bf16", "int8"):
+        reference = copy.deepcopy(whole)
+        ddp = DDP(copy.deepcopy(whole), gradient_as_bucket_view=True)
+        if hook == "arena":
+            ddp.register_comm_hook(None, paceline.torch.arena_hook)
+        elif hook != "none":
+            paceline.torch.compress(ddp, hook)
+        for _ in range(2):
+            for net, some in ((ddp, tokens[2 * rank : 2 * rank + 2]), (reference, tokens)):
+                net.zero_grad()
+                net(some).square().mean().backward()
+            for left, right in zip(ddp.parameters(), reference.parameters(), strict=True):
+                assert left.grad is not None and right.grad is not None
+                torch.testing.assert_close(left.grad.to_dense(), right.grad.to_dense())
 
 
 def check_subgroups(rank: int, size: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
-from paceline.torch.bucket import Bucket
+from paceline.torch.bucket import Bucket, require_dense
 from paceline.torch.channel import channel_of, leave
 
 _exchanges: weakref.WeakSet[BackwardExchange] = weakref.WeakSet()
@@ -22,16 +22,23 @@ _exchanges: weakref.WeakSet[BackwardExchange] = weakref.WeakSet()
 class BackwardExchange:
     """Makes every `backward` exchange the gradients in buckets with the ranks of `group`, and end when that is over.
 
-    The parameters' hooks keep it alive. owner: the name of the class that makes it, for errors. begins: called when a
-    pass begins.
+    The parameters' hooks keep it alive. owner: the name of the class that makes it, and name: which of its parameters
+    one is, for errors. begins: called when a pass begins.
 
     `backward` raises what the exchange raises, and RuntimeError after a pass that did not finish.
     """
 
-    def __init__(self, group: dist.ProcessGroup | None, owner: str, begins: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        group: dist.ProcessGroup | None,
+        owner: str,
+        name: Callable[[Tensor], str],
+        begins: Callable[[], None] = lambda: None,
+    ) -> None:
         self.channel = channel_of(group)
         """The ranks, where no other exchange is."""
         self._owner = owner
+        self._name = name
         self._begins = begins
         self._buckets: list[Bucket] = []
         self._works: list[dist.Work] = []  # of the pass under way, or of one that did not finish
@@ -97,6 +104,7 @@ class BackwardExchange:
 
     def _accumulated(self, index: int, slot: int, parameter: Tensor) -> None:
         bucket = self._buckets[index]
+        require_dense(parameter, self._name)
         graph = parameter.grad is not None and parameter.grad.requires_grad
         if self._paused:
             if not graph:

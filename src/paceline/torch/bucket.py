@@ -91,8 +91,6 @@ class Bucket(ABC):
         gradient, view = parameter.grad, self.views[slot]
         if gradient is None or is_at(gradient, view):
             return
-        if gradient.layout != torch.strided:
-            raise TypeError(f"a bucket holds dense gradients only, found one of layout {gradient.layout}")
         if gradient.shape != view.shape or gradient.dtype != view.dtype:
             raise TypeError(
                 f"a parameter was {described(view)} when its gradients got their bucket and now has a gradient of "
@@ -142,6 +140,15 @@ class Bucket(ABC):
         if not is_at(self._lent[slot], self.views[slot]):
             self._lent[slot] = self.views[slot].data
         parameter.grad = self._lent[slot]
+
+
+def require_dense(parameter: Tensor, name: Callable[[Tensor], str]) -> None:
+    """Raise TypeError if the gradient is sparse. name: says which parameter it is, for the error."""
+    if parameter.grad is not None and parameter.grad.layout != torch.strided:
+        raise TypeError(
+            f"{name(parameter)} has a sparse gradient, and a bucket holds dense gradients only: "
+            "make its module without sparse=True, or train it with DistributedDataParallel"
+        )
 
 
 def described(tensor: Tensor) -> str:

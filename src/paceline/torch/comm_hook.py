@@ -8,6 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
+from paceline.torch import sparse
 from paceline.torch.memory import empty
 
 _MOVED = "_paceline_moved"
@@ -20,9 +21,12 @@ def arena_hook(group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> Futu
         model.register_comm_hook(None, paceline.torch.arena_hook)
 
     The state is the process group, None for all ranks. A bucket moves into the arena in the first step that gives each
-    of its parameters a gradient; before that, or without `gradient_as_bucket_view=True`, it is reduced with a copy.
+    of its parameters a gradient; before that, or without `gradient_as_bucket_view=True`, it is reduced with a copy, as
+    sparse gradients always are.
     """
     buffer = bucket.buffer()
+    if buffer.is_sparse:
+        return _tensor_of(sparse.mean(group, buffer))
     gradients = [parameter.grad for parameter in bucket.parameters()]
     inside = [gradient is not None and _lies_in(gradient, buffer) for gradient in gradients]
     if not hasattr(buffer, _MOVED):
@@ -31,6 +35,10 @@ def arena_hook(group: dist.ProcessGroup | None, bucket: dist.GradBucket) -> Futu
     elif not all(here or gradient is None for here, gradient in zip(inside, gradients, strict=True)):
         raise RuntimeError(f"DDP's gradients left its buckets: torch {torch.__version__} does not suit arena_hook")
     work = dist.all_reduce(buffer, dist.ReduceOp.AVG, group, async_op=True)
+    return _tensor_of(work)
+
+
+def _tensor_of(work: dist.Work) -> Future[Tensor]:
     result: Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
     return result
 

@@ -13,6 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paceline.group.arguments import encoding
 from paceline.plan.codecs import NONE
+from paceline.torch import sparse
 from paceline.torch.backend import paceline_group
 from paceline.torch.checks import encodable
 from paceline.torch.fully_sharded import FullyShardedCompression
@@ -105,12 +106,12 @@ def compress(
         fully_shard(module)
         compression = paceline.torch.compress(module, "int8", parameters="bf16")
 
-    codec: a name as in `paceline.Group.all_reduce`. Gradients of other dtypes than float32, and buckets of less than 64
-    KiB, go as they are; `lossless` takes bfloat16, too. parameters: the codec of FSDP2's parameters on their way to the
-    ranks that compute with them; those that own them keep them exact. error_feedback: each rank keeps what encoding has
-    lost and adds it in the next step, for which it needs as much memory as the gradients. Where some parameters of a
-    module that FSDP2 shards get no gradient in a step, it does without. Save `state_dict()` of the result on every rank
-    with the model.
+    codec: a name as in `paceline.Group.all_reduce`. Gradients of other dtypes than float32, sparse ones, and buckets of
+    less than 64 KiB, go as they are; `lossless` takes bfloat16, too. parameters: the codec of FSDP2's parameters on
+    their way to the ranks that compute with them; those that own them keep them exact. error_feedback: each rank keeps
+    what encoding has lost and adds it in the next step, for which it needs as much memory as the gradients. Where some
+    parameters of a module that FSDP2 shards get no gradient in a step, it does without. Save `state_dict()` of the
+    result on every rank with the model.
 
     Raises TypeError if the model's process group is not Paceline's or the model is of neither kind, ValueError if no
     codec is called so, if a parameter is on a device that Paceline does not serve itself (PACELINE_CUDA), or if
@@ -147,7 +148,9 @@ class _State(NamedTuple):
 
 def _hook(state: _State, bucket: dist.GradBucket) -> Future[Tensor]:
     buffer = bucket.buffer()
-    if state.compression.encodes(buffer.dtype):
+    if buffer.is_sparse:
+        work = sparse.mean(state.group, buffer)
+    elif state.compression.encodes(buffer.dtype):
         begin, width = buffer.data_ptr(), buffer.element_size()
         gradients = bucket.gradients()
         begins = [(gradient.data_ptr() - begin) // width for gradient in gradients]

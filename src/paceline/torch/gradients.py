@@ -70,7 +70,8 @@ class GradientBuckets:
         keep_freed_memory(sum(parameter.nbytes for parameter in parameters))
         named = {name: one for name, one in module.named_parameters() if one.requires_grad}
         self._trained = Trained(module, type(self).__name__)
-        self._exchange = BackwardExchange(group, type(self).__name__, self._trained.check)
+        names = {id(one): f'the parameter "{name}"' for name, one in named.items()}
+        self._exchange = BackwardExchange(group, type(self).__name__, lambda one: names[id(one)], self._trained.check)
         self._compression = Compression(self._exchange.channel, codec or "none", named if error_feedback else None)
         self._buckets = [
             _WeightedBucket(index, some, batches, self._compression)

@@ -36,6 +36,13 @@ def all_reduce(group: dist.ProcessGroup, tensor: Tensor, reduce_op: Reduction) -
     return CompletedWork([tensor])
 
 
+def mean(group: dist.ProcessGroup | None, tensor: Tensor) -> dist.Work:
+    """Replace the COO `tensor` by the mean over the ranks, before it returns. group: None for all ranks."""
+    tensor.div_(dist.get_world_size(group))
+    work: dist.Work = dist.all_reduce(tensor, group=group, async_op=True)
+    return work
+
+
 def _gather(group: dist.ProcessGroup, tensor: Tensor, rows: list[int] | None = None) -> list[Tensor]:
     """The `tensor` of every rank. rows: the length of each rank's first dimension; None if they are equal."""
     lengths = rows if rows is not None else [tensor.shape[0]] * group.size()

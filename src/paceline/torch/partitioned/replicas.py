@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.plan.codecs import NONE
-from paceline.torch.bucket import BUCKET_BYTES, assign
+from paceline.torch.bucket import BUCKET_BYTES, assign, require_dense
 from paceline.torch.compression import Compression
 from paceline.torch.encoded_bucket import EncodedBucket
 
@@ -42,7 +42,7 @@ class StageGradients:
             for index, some in enumerate(assign(reversed(list(parameters.values())), BUCKET_BYTES))
             if self._compression is not None
         ]
-        self._names = frozenset(parameters)
+        self._names = {id(parameter): name for name, parameter in parameters.items()}
         self._works: list[dist.Work] = []
         self._last = False
         self._hooks = [
@@ -99,7 +99,9 @@ class StageGradients:
     def load_residuals(self, state: Mapping[str, Tensor]) -> None:
         """Go on with what `residuals` returned. Raises ValueError if a part is of another size."""
         if self._compression is not None:
-            self._compression.load_state_dict({name: part for name, part in state.items() if name in self._names})
+            self._compression.load_state_dict(
+                {name: part for name, part in state.items() if name in self._names.values()}
+            )
 
     def close(self) -> None:
         """Exchange nothing from here on."""
@@ -108,6 +110,7 @@ class StageGradients:
 
     def _accumulated(self, index: int, slot: int, parameter: Tensor) -> None:
         if self._last:
+            require_dense(parameter, lambda one: f'the parameter "{self._names[id(one)]}"')
             bucket = self._buckets[index]
             bucket.adopt(slot, parameter)
             bucket.arrived(slot)

@@ -88,7 +88,8 @@ class ShardedOptimizer(Optimizer):
         self._local: Optimizer | None = None  # of this rank's pieces
         self._accumulators: list[object] = []  # autograd's, whose hooks end with them
         self._whole: dict[Tensor, dict[str, object]] | None = None
-        self._exchange = BackwardExchange(group, type(self).__name__)
+        name = weakref.WeakMethod(self._name)
+        self._exchange = BackwardExchange(group, type(self).__name__, lambda one: name()(one))  # type: ignore[misc]
         weakref.finalize(self, self._exchange.close).atexit = False
         super().__init__(params, defaults)
         made = self._shard(self.param_groups)
