@@ -512,6 +512,7 @@ def check_optimizer_states(
 
 
 MOMENTUM = (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1})
+TENSOR = (torch.optim.Adam, {"lr": torch.tensor(0.01), "betas": [0.8, 0.9]})
 ADAM = (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1})
 
 
@@ -522,6 +523,7 @@ ADAM = (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1})
         ("two_and_two", ADAM, 2, 2, 1, True),
         ("two_and_two", ADAM, 2, 1, 2, True),
         ("transformer", MOMENTUM, 4, 4, 2, True),
+        ("two_and_two", TENSOR, 2, 2, 1, False),
     ],
 )
 def test_optimizer_states_load_on_another_partitioning(

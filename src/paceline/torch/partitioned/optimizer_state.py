@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.option_words import from_words, in_words
 from paceline.torch.partitioned.ownership import Entry
 from paceline.torch.sharded.gather_bytes import gather_bytes
 from paceline.torch.state_kind import Kind, kind_of, number_of
@@ -38,7 +39,7 @@ class OptimizerStates:
         """The whole state, as the whole model's optimizer would return from `state_dict`. A collective of all ranks.
 
         optimizer: this rank's; None if it has no parameters. Raises HybridError if the optimizers differ in their
-        groups, TypeError for states that are neither numbers nor of their parameter's shape.
+        groups or an option can't be told, TypeError for states that are neither numbers nor of their parameter's shape.
         """
         states = optimizer.state if optimizer is not None else {}
         mine = {
@@ -47,7 +48,7 @@ class OptimizerStates:
             if self._owned(name)
         }
         members = self._members(optimizer)
-        told = _told([[_options(group) for group in _groups(optimizer)], mine])
+        told = _told([[in_words(_options(group)) for group in _groups(optimizer)], mine])
         kinds = {name: found for _, theirs in told for name, found in theirs.items()}
         numbers = {name: number for number, name in enumerate(name for some in members for name in some)}
         found: dict[int, dict[str, object]] = {}
@@ -60,7 +61,7 @@ class OptimizerStates:
                 )
         options: list[dict[str, Any]] = next((options for options, _ in told if options), [])
         groups = [
-            {**_as_before(group), "params": [numbers[name] for name in some]}
+            {**from_words(group), "params": [numbers[name] for name in some]}
             for group, some in zip(options, members, strict=True)
         ]
         return {"state": found, "param_groups": groups}
@@ -134,8 +135,3 @@ def _groups(optimizer: Optimizer | None) -> list[dict[str, Any]]:
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key not in ("params", "param_names")}
-
-
-def _as_before(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What came in JSON, where tuples such as Adam's betas are lists."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
