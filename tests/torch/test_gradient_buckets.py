@@ -472,6 +472,8 @@ def check_what_it_refuses(rank: int, size: int) -> None:
             again(net)
     first.close()
     paceline.torch.GradientBuckets(net)
+    with pytest.raises(TypeError, match="takes the module whose gradients it reduces, not a list"):
+        paceline.torch.GradientBuckets(list(net.parameters()))  # type: ignore[arg-type]
     table = nn.Embedding(4, 2, sparse=True)
     paceline.torch.GradientBuckets(table)
     with pytest.raises(TypeError, match=r'the parameter "weight" has a sparse gradient'):

@@ -33,6 +33,24 @@ class Deep(nn.Module):
         return x + first
 
 
+class Sizes(nn.Module):
+    """Calls a method that only a torch.Size has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layers[0](x)
+        size = x.size()
+        return self.layers[1](x).reshape(size[0], -1)[:, : size.numel() // size[0]]
+
+
+def test_a_size_stays_one() -> None:
+    found = profile(trace(Sizes(), 1), [torch.randn(8, 3, 4)], 4, 1 << 40)
+    assert len(found.calls) >= 4
+
+
 @pytest.fixture
 def one_thread():
     threads = torch.get_num_threads()

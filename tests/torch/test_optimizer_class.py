@@ -22,6 +22,14 @@ def test_options_of_a_partial_are_defaults() -> None:
         class_and_options(partial(SGD, 1), {})
 
 
+def test_an_optimizer_is_no_class() -> None:
+    made = SGD([nn.Parameter(torch.ones(2))], lr=0.1)
+    with pytest.raises(TypeError, match=r"takes the class .*\(parameters, SGD, lr=0.1\), not one that"):
+        class_and_options(made, {})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes the class of an optimizer, not None"):
+        class_and_options(None, {})  # type: ignore[arg-type]
+
+
 def check_sharded(rank: int, size: int) -> None:
     parameter = nn.Parameter(torch.ones(8))
     optimizer = paceline.torch.ShardedOptimizer([parameter], partial(SGD, lr=0.5))

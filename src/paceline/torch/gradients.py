@@ -61,6 +61,10 @@ class GradientBuckets:
         codec: str | None = None,
         error_feedback: bool = True,
     ) -> None:
+        if not isinstance(module, nn.Module):
+            raise TypeError(
+                f"GradientBuckets takes the module whose gradients it reduces, not a {type(module).__name__}"
+            )
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not parameters:
             raise ValueError("the module has no parameter that requires a gradient")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -72,7 +72,7 @@ class Pass:
         for node in changed:
             self._values[node] = given[node].detach()
         self._flags[call] = bool(outputs)
-        self._values[call] = fx.node.map_aggregate(result, _detached)
+        self._values[call] = _mapped(result, _detached)
         self.seen.append(result.detach().to("meta") if isinstance(result, Tensor) else result)
 
     def _argument(self, node: fx.Node, leaves: list[Tensor]) -> Any:
@@ -85,7 +85,7 @@ class Pass:
             leaves.append(value.requires_grad_())
             return value.clone()  # so that the call may change it in place
 
-        return fx.node.map_aggregate(self._values[node], leaf)
+        return _mapped(self._values[node], leaf)
 
     def _backward(self, call: fx.Node, outputs: list[Tensor], leaves: list[Tensor]) -> float:
         wanted = [*leaves, *(tensor for tensor in self._graph.tensors(call) if tensor.requires_grad)]
@@ -102,6 +102,11 @@ class Pass:
                 if (size := saved.pop(_place(tensor), 0)) and node.op != "get_attr":
                     self._kept[node] = max(size, self._kept.get(node, 0))
         self._inner.append(sum(size for place, size in saved.items() if place not in self._parameters))
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Structures with `function` of what is in them; a torch.Size, of which fx would make a tuple, as it is."""
+    return value if isinstance(value, torch.Size) else fx.node.map_aggregate(value, function)
 
 
 def _detached(value: Any) -> Any:
