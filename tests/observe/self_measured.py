@@ -194,7 +194,7 @@ def main() -> None:
         return
     import torch.distributed.fsdp  # noqa: F401  # what takes seconds to import is imported before anything is timed
 
-    train(alone, 1)
+    torch.ones(1, requires_grad=True).sum().backward()  # no step of an optimizer, which may count as the job's
     if faces == ["horovod"]:
         train_horovod(steps)
     else:
