@@ -65,8 +65,8 @@ class Run:
 
 
 def workers() -> int:
-    """How many pytest processes: tests wait for half of their time, so that there is one more than there are CPUs."""
-    return max(1, min(len(os.sched_getaffinity(0)) + 1, memory() // MEMORY_OF_WORKER, MOST_WORKERS))
+    """How many pytest processes: tests wait for half of their time, so that there are two for each CPU."""
+    return max(1, min(2 * len(os.sched_getaffinity(0)), memory() // MEMORY_OF_WORKER, MOST_WORKERS))
 
 
 def memory() -> int:

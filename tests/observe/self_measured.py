@@ -192,7 +192,7 @@ def main() -> None:
     if faces == ["raw"]:
         train_raw(steps)
         return
-    import torch.distributed.fsdp  # noqa: F401  # what takes seconds to import is imported before anything is timed
+    import torch.distributed.fsdp  # what takes seconds to import is imported before anything is timed
 
     torch.ones(1, requires_grad=True).sum().backward()  # no step of an optimizer, which may count as the job's
     if faces == ["horovod"]:
