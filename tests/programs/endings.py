@@ -62,7 +62,7 @@ def no_good(x: Array) -> Array:
 
 def end(group: Any, ending: str, operation: Any) -> None:
     if ending == "timeout":
-        with pytest.raises(CommunicationError, match=r"reached its timeout of 0\.01"):
+        with pytest.raises(CommunicationError, match="reached its timeout"):
             operation.wait(0.01)
     elif ending == "abort":
         group.abort("enough")
