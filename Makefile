@@ -53,7 +53,7 @@ CHANGED_FOLDERS = $(foreach folder,$(LONG_FOLDERS),$(if $(call unchanged,$(folde
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test verify door test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test verify door test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest leaks torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -105,6 +105,9 @@ gpu-bench: ## the kernels on a GPU beside the driver's copy; skips where there i
 
 pytest: $(VENV)/test.stamp $(VENV)/engine.stamp ## Python tests (make pytest ARGS="tests/plan -k ring")
 	$(WITH_TOOLS) $(BIN)/python -m pytest $(ARGS)
+
+leaks: $(VENV)/test.stamp $(VENV)/engine.stamp ## make and close each thing that users make 3000 times; minutes
+	LEAK_ROUNDS=3000 $(WITH_TOOLS) $(BIN)/python -m pytest tests/group/test_leaks.py $(ARGS)
 
 torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed test suite against Paceline
 	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select all $(ARGS)
