@@ -102,7 +102,7 @@ class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embedding = Embedding(8)
-        self.layers = nn.ModuleList(Layer(8) for _ in range(4))
+        self.layers = nn.ModuleList(Layer(8) for _ in range(6))
         self.head = nn.Linear(8, 11, bias=False)
         self.head.weight = self.embedding.tokens.weight
 
