@@ -61,8 +61,8 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   std::vector<Record> records(std::uint64_t after = 0);
   // Its caller has asked whether this request is over, and will ask again.
   void polled(PendingRequest& pending);
-  // Returns the warnings for the user since the last call. Engine::notifications returns
-  // `warnings_id` when there are any.
+  // Returns the warnings for the user since the last call. Engine::notifications returns `warnings_id` when there are
+  // any.
   std::vector<std::string> warnings();
   std::uint64_t warnings_id() const { return warnings_.id(); }
   // Large batches of all-reduces on channel 0 are counted in the data group's LargeCalls, if it has these. Where they

@@ -171,13 +171,19 @@ def check_hooks(rank: int, size: int) -> None:
         reference = model().float()
         ddp = DDP(copy.deepcopy(reference), bucket_cap_mb=0.0001)
         ddp.register_comm_hook(state, hook)
-        for step in range(8):
-            whole = batch(step, size).float()
-            for net, data in ((ddp, mine(whole, rank)), (reference, whole)):
-                net.zero_grad()
-                net(data).square().mean().backward()
-        for left, right in zip(ddp.parameters(), reference.parameters(), strict=True):
-            torch.testing.assert_close(left.grad, right.grad, rtol=tolerance, atol=tolerance)
+        assert_gradients_stay_near(ddp, reference, 8, rank, size, tolerance)
+
+
+def assert_gradients_stay_near(
+    ddp: nn.Module, reference: nn.Module, steps: int, rank: int, size: int, tolerance: float
+) -> None:
+    for step in range(steps):
+        whole = batch(step, size).float()
+        for net, data in ((ddp, mine(whole, rank)), (reference, whole)):
+            net.zero_grad()
+            net(data).square().mean().backward()
+    for left, right in zip(ddp.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(left.grad, right.grad, rtol=tolerance, atol=tolerance)
 
 
 def check_builtin_hooks(rank: int, size: int) -> None:
@@ -185,13 +191,7 @@ def check_builtin_hooks(rank: int, size: int) -> None:
         reference = model().float()
         ddp = DDP(copy.deepcopy(reference), bucket_cap_mb=0.0001)
         ddp._register_builtin_comm_hook(hook)
-        for step in range(2):
-            whole = batch(step, size).float()
-            for net, data in ((ddp, mine(whole, rank)), (reference, whole)):
-                net.zero_grad()
-                net(data).square().mean().backward()
-        for left, right in zip(ddp.parameters(), reference.parameters(), strict=True):
-            torch.testing.assert_close(left.grad, right.grad, rtol=tolerance, atol=tolerance)
+        assert_gradients_stay_near(ddp, reference, 2, rank, size, tolerance)
 
 
 class Preempted(Exception):

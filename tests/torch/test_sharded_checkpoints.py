@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from harness import Ranks
-from test_sharded_optimizer import CLASSES, Net, groups, model
+from sharded_training import CLASSES, Net, groups, model
 from torch import Tensor
 from torch.optim import Optimizer
 

@@ -3,86 +3,21 @@
 from __future__ import annotations
 
 import gc
-import os
-import signal
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 from harness import Ranks
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from sharded_training import CLASSES, Net, backward, batch, groups, loss_of, model
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.errors import CommunicationError, PeerLost
 from paceline.runtime.process import runtime
 from paceline.torch import GradientBuckets, ShardedOptimizer
 from paceline.torch.sharded.bucket import LINE
-
-CLASSES: dict[str, tuple[type[Optimizer], dict[str, Any]]] = {
-    "sgd": (torch.optim.SGD, {"lr": 0.01}),
-    "momentum": (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
-    "adam": (torch.optim.Adam, {"lr": 0.01, "amsgrad": True}),
-    "adamw": (torch.optim.AdamW, {"lr": 0.01}),
-    "fused": (torch.optim.AdamW, {"lr": 0.01, "fused": True}),
-    "foreach": (torch.optim.AdamW, {"lr": 0.01, "foreach": True}),
-    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "momentum": 0.9, "centered": True}),
-    "adagrad": (torch.optim.Adagrad, {"lr": 0.01}),
-    "adadelta": (torch.optim.Adadelta, {}),
-    "adamax": (torch.optim.Adamax, {}),
-    "nadam": (torch.optim.NAdam, {}),
-    "radam": (torch.optim.RAdam, {}),
-    "rprop": (torch.optim.Rprop, {}),
-    "asgd": (torch.optim.ASGD, {}),
-}
-
-
-class Net(nn.Module):
-    """Three dtypes, a parameter without dimensions, one in another memory order, one used twice, one frozen."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(36, 36) for _ in range(4))
-        self.convolution = nn.Conv2d(1, 4, 4, stride=2).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.scale = nn.Parameter(torch.tensor(0.5, dtype=torch.float64))
-        self.shift = nn.Parameter(torch.full((100,), 0.25, dtype=torch.bfloat16))
-        self.frozen = nn.Parameter(torch.ones(16), requires_grad=False)
-
-    def forward(self, x: Tensor, without: int | None = None) -> Tensor:
-        for index, layer in enumerate(self.layers):
-            x = x if index == without else layer(x).tanh()
-        images = self.convolution(self.layers[0](x).reshape(-1, 1, 6, 6)).flatten(1)
-        result: Tensor = images * self.scale.to(x.dtype) * self.frozen + self.shift[:16].to(x.dtype)
-        return result
-
-
-def model(seed: int = 0) -> Net:
-    torch.manual_seed(seed)
-    return Net()
-
-
-def groups(net: nn.Module) -> list[dict[str, Any]]:
-    """Matrices and the rest, as weight decay divides them."""
-    flat = [parameter for parameter in net.parameters() if parameter.dim() < 2]
-    return [{"params": [p for p in net.parameters() if p.dim() >= 2], "weight_decay": 0.2}, {"params": flat}]
-
-
-def batch(step: int, rank: int) -> Tensor:
-    return torch.randn(5, 36, generator=torch.Generator().manual_seed(1000 * step + rank))
-
-
-def loss_of(net: Net, step: int, rank: int, without: int | None = None) -> Tensor:
-    result: Tensor = net(batch(step, rank).to(net.frozen.dtype), without).square().mean()
-    return result
-
-
-def backward(net: Net, step: int, rank: int, without: int | None = None) -> None:
-    loss_of(net, step, rank, without).backward()
 
 
 def assert_same(left: nn.Module, right: nn.Module) -> None:
@@ -414,99 +349,6 @@ def check_it_lives_as_long_as_somebody_holds_it(rank: int, size: int) -> None:
         assert net.weight.grad is not None and net.weight.grad.eq(1).all()
 
 
-def check_ranks_disagree(rank: int, size: int) -> None:
-    wide = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 5 if rank == 2 else 4))
-    with pytest.raises(
-        ValueError, match=r'on parameter 2 \("1.weight"\): float32\[4, 4\] in group 0 on rank 0, .*5, 4.*2'
-    ):
-        ShardedOptimizer(wide.named_parameters(), torch.optim.SGD)
-    some = list(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)).parameters())
-    with pytest.raises(ValueError, match=r"on parameter 3: float32\[4\] in group 0 on rank 0, nothing on rank 1"):
-        ShardedOptimizer(some[:3] if rank == 1 else some, torch.optim.SGD)
-    with pytest.raises(ValueError, match="on the optimizer: SGD on rank 0, Adam on rank 1"):
-        ShardedOptimizer(some, torch.optim.Adam if rank == 1 else torch.optim.SGD)
-    with pytest.raises(ValueError, match=r"on the buckets: bucket_bytes=100, .* on rank 0, bucket_bytes=200"):
-        ShardedOptimizer(some, torch.optim.SGD, bucket_bytes=200 if rank == 1 else 100)
-    images = nn.Conv2d(2, 2, 2)
-    if rank == 1:
-        images.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match=r"parameter 0: float32\[2, 2, 2, 2\] .* in memory order \[8, 1, 4, 2\]"):
-        ShardedOptimizer(images.parameters(), torch.optim.SGD)
-    some[0].requires_grad_(rank != 1)
-    with pytest.raises(ValueError, match=r"parameter 0: .* on rank 0, .*frozen on rank 1"):
-        ShardedOptimizer(some, torch.optim.SGD)
-    dist.barrier()
-
-
-class Lamb(torch.optim.SGD):
-    """What makes LAMB what it is: steps as large as the parameter."""
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        with torch.no_grad():
-            for group in self.param_groups:
-                for parameter in group["params"]:
-                    parameter -= group["lr"] * parameter.norm() * parameter.grad / parameter.grad.norm()
-
-
-class OneDistance(torch.optim.SGD):
-    """What makes Prodigy and D-Adaptation what they are: an estimate over all parameters scales the step."""
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        with torch.no_grad():
-            for group in self.param_groups:
-                found = sum(float((one.grad * one).sum()) for one in group["params"] if one.grad is not None)
-                group["distance"] = max(group.get("distance", 1e-6), 1e-6 * abs(found))
-                for one in group["params"]:
-                    one -= group["lr"] * group["distance"] * one.grad.sign()
-
-
-class Angles(torch.optim.SGD):
-    """What makes AdamP what it is: a step nearly at right angles to a row loses its part along the row."""
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        with torch.no_grad():
-            for group in self.param_groups:
-                for one in group["params"]:
-                    step = one.grad.sign()
-                    if one.dim() > 1:
-                        rows, steps = one.view(len(one), -1), step.view(len(one), -1)
-                        cosine = nn.functional.cosine_similarity(rows, one.grad.view(len(one), -1), dim=1).abs().max()
-                        if cosine < 0.1 / rows.shape[1] ** 0.5:
-                            along = rows / rows.norm(dim=1, keepdim=True)
-                            steps -= along * (along * steps).sum(dim=1, keepdim=True)
-                    one -= group["lr"] * step
-
-
-def check_what_it_refuses(rank: int, size: int) -> None:
-    net = nn.Linear(4, 4)
-    for kind in (torch.optim.Adafactor, torch.optim.LBFGS, Lamb, OneDistance, Angles, torch.optim.SparseAdam):
-        with pytest.raises(ValueError, match=f"{kind.__name__} does not work element by element"):
-            ShardedOptimizer(net.parameters(), kind)
-    if hasattr(torch.optim, "Muon"):
-        with pytest.raises(ValueError, match="Muon does not work element by element"):
-            ShardedOptimizer([net.weight], torch.optim.Muon)
-    with pytest.raises(ValueError, match="found one on meta"):
-        ShardedOptimizer(nn.Linear(2, 2, device="meta").parameters(), torch.optim.SGD)
-    with pytest.raises(ValueError, match="empty parameter list"):
-        ShardedOptimizer([], torch.optim.SGD)
-    with pytest.raises(ValueError, match="no such codec: 'zip'"):
-        ShardedOptimizer(net.parameters(), torch.optim.SGD, codec="zip")
-    gloo = dist.new_group(backend="gloo")
-    with pytest.raises(TypeError, match="codecs need a process group of Paceline, found one of gloo"):
-        ShardedOptimizer(net.parameters(), torch.optim.SGD, gloo, codec="bf16")
-    with pytest.raises(TypeError, match="nonsense"):
-        ShardedOptimizer(net.parameters(), torch.optim.SGD, nonsense=1)
-    whole = nn.Parameter(torch.zeros(4, 4))
-    for other in (whole.data, whole.data[1], whole.data.t()):
-        with pytest.raises(ValueError, match=r"float32\[4.* and float32\[4.* share memory"):
-            ShardedOptimizer([whole, nn.Parameter(other)], torch.optim.SGD)
-    ShardedOptimizer([nn.Parameter(half) for half in whole.data.chunk(2)], torch.optim.SGD)
-    table = nn.Embedding(4, 2, sparse=True)
-    _optimizer = ShardedOptimizer(table.named_parameters(), torch.optim.SGD)
-    with pytest.raises(TypeError, match=r'parameter 0 \("weight"\) has a sparse gradient'):
-        table(torch.tensor([1])).sum().backward()
-
-
 CHECKS = [
     value for name, value in sorted(globals().items()) if name.startswith("check_") and "plain_optimizer" not in name
 ]
@@ -528,112 +370,3 @@ def test_one_rank_and_four(ranks: Ranks, size: int) -> None:
     for name in ("momentum", "adamw"):
         ranks(check_training_is_the_plain_optimizers, size, name=name)
     ranks(check_memory_is_one_part, size)
-
-
-# -- gradients in any order ---------------------------------------------------------------------------------------
-
-Pass = dict[str, Any]
-PROGRAM: list[Pass] = [
-    {"backward": [[None, 1, 2]], "quiet": False, "looks": False, "zero_early": False, "none": True, "zero": "model"},
-    {
-        "backward": [[3, 3, 3], [2, 3, None]],
-        "quiet": True,
-        "looks": True,
-        "zero_early": False,
-        "none": True,
-        "zero": "",
-    },
-    {"backward": [[1, 3, 1]], "quiet": False, "looks": False, "zero_early": False, "none": False, "zero": "optimizer"},
-]
-"""Passes of three ranks."""
-
-
-def check_program(rank: int, size: int, program: Sequence[Pass]) -> None:
-    """The same as with GradientBuckets, whatever is left out, comes twice, is set to zero or looked at in between."""
-    ours, theirs = model(rank).double(), model().double()
-    optimizer = ShardedOptimizer(ours.parameters(), torch.optim.SGD, lr=0.01, momentum=0.9, bucket_bytes=12000)
-    buckets = GradientBuckets(theirs, bucket_bytes=12000)
-    plain = torch.optim.SGD(theirs.parameters(), lr=0.01, momentum=0.9)
-    for number, one in enumerate(program):
-        for net, exchange, steps in ((ours, optimizer, optimizer), (theirs, buckets, plain)):
-            for part, withouts in enumerate(one["backward"]):
-                quiet = part + 1 < len(one["backward"]) and one["quiet"]
-                with exchange.no_sync() if quiet else nullcontext():
-                    backward(net, 10 * number + part, rank, withouts[rank])
-            if one["looks"]:
-                torch.autograd.grad(loss_of(net, number, rank), list(net.layers.parameters()))
-            if one["zero_early"]:
-                net.zero_grad(set_to_none=one["none"])
-            steps.step()
-            if one["zero"] == "optimizer":
-                steps.zero_grad(set_to_none=one["none"])
-            elif one["zero"] == "model":
-                net.zero_grad(set_to_none=one["none"])
-        for (name, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
-            torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-13, msg=f"{name} after {number}")
-    optimizer.close()
-    buckets.close()
-
-
-def programs(size: int) -> st.SearchStrategy[list[Pass]]:
-    withouts = st.lists(st.sampled_from([None, 0, 1, 2, 3]), min_size=size, max_size=size)
-    one = st.fixed_dictionaries(
-        {
-            "backward": st.lists(withouts, min_size=1, max_size=3),
-            "quiet": st.booleans(),
-            "looks": st.booleans(),
-            "zero_early": st.booleans(),
-            "none": st.booleans(),
-            "zero": st.sampled_from(["optimizer", "model", ""]),
-        }
-    )
-    return st.lists(one, min_size=1, max_size=4)
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_gradients_in_any_order(ranks: Ranks, size: int) -> None:
-    @settings(max_examples=12, deadline=None)
-    @given(programs(size))
-    def holds(program: list[Pass]) -> None:
-        ranks(check_program, size, program=program)
-
-    holds()
-
-
-# -- failures -----------------------------------------------------------------------------------------------------
-
-
-def train(net: Net, rank: int) -> None:
-    for step in range(2):
-        backward(net, step, rank)
-
-
-def abort_in_backward(rank: int, size: int) -> None:
-    net = model()
-    _optimizer = ShardedOptimizer(net.parameters(), torch.optim.SGD, bucket_bytes=6000)
-    if rank == 0:
-        group: Any = dist.group.WORLD
-        backward(net, 0, rank)
-        group.abort()
-    else:
-        with pytest.raises(CommunicationError, match="rank 0 called abort"):
-            train(net, rank)
-
-
-def die_before_the_step(rank: int, size: int) -> None:
-    net = model()
-    optimizer = ShardedOptimizer(net.parameters(), torch.optim.SGD)
-    backward(net, 0, rank)
-    if rank == size - 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    with pytest.raises(PeerLost, match=f"rank {size - 1} "):
-        optimizer.step()
-
-
-def test_a_rank_aborts(ranks: Ranks) -> None:
-    ranks(abort_in_backward, 2, fresh=True)
-
-
-def test_a_rank_dies_before_the_step(ranks: Ranks) -> None:
-    with pytest.raises(AssertionError, match=r"rank 2 failed first:\nthe process died with exit code -9$"):
-        ranks(die_before_the_step, 3, fresh=True)

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import test_ddp
 import test_fsdp2
-import test_sharded_optimizer
+import test_sharded_passes
 import torch.distributed as dist
 
 import paceline.torch
@@ -24,7 +24,7 @@ def main() -> None:
     test_ddp.check_options(rank, size)
     test_fsdp2.check_fully_shard(rank, size)
     test_fsdp2.check_divide_factor(rank, size)
-    test_sharded_optimizer.check_program(rank, size, test_sharded_optimizer.PROGRAM)
+    test_sharded_passes.check_program(rank, size, test_sharded_passes.PROGRAM)
     moved = {event.collective for event in events(runtime().events()) if event.link in ("mixed", "tcp")}
     assert moved >= {"all_reduce", "all_gather", "reduce_scatter"}, moved
     dist.destroy_process_group()
