@@ -203,7 +203,7 @@ $(VENV)/release.stamp: requirements/release.lock $(VENV)/demo.stamp
 
 # Editable: a change of Python code needs no build.
 $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
-	@echo "Building the engine: up to about $(shell expr 1 + 6 / $(JOBS)) minutes on $(JOBS) cores"
+	@echo "Building the engine: up to about $(shell expr 1 + 2 / $(JOBS)) minutes on $(JOBS) cores"
 	@SKBUILD_BUILD_DIR=build/engine $(WITH_TOOLS) scripts/show_progress '^ *\[[0-9]+/[0-9]+\] ' \
 	    $(BIN)/python -m pip install --verbose --disable-pip-version-check \
 	    --no-build-isolation --no-deps --config-settings=cmake.define.PACELINE_TEST_LIBRARIES=ON --editable .
