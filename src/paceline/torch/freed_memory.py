@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from paceline.calibration.torch import RETURNED_FROM
+from paceline.torch.available_memory import resident_bytes
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGEST_MMAP_THRESHOLD = 32 << 20
@@ -69,6 +70,22 @@ def return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+class Room:
+    """Bytes by which the process may grow from now on before what is free goes back to the system.
+
+    malloc takes pieces of every size from what is free in its heap before it maps one alone. In a heap with large gaps,
+    pieces that live one after the other may therefore touch all of the gaps, even within `returning`.
+    """
+
+    def __init__(self, nbytes: float) -> None:
+        self._end = resident_bytes() + nbytes
+
+    def keep(self) -> None:
+        """Give back what is free if the process has outgrown the room."""
+        if resident_bytes() > self._end:
+            return_free_memory()
 
 
 def _set(mapped_from: int, kept: int) -> None:

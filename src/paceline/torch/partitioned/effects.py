@@ -7,6 +7,7 @@ calls that need the same buffer, if a call changes it, because each rank would c
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from paceline.torch.freed_memory import Room
 from paceline.torch.partitioned.calls import tensors_in
 from paceline.torch.partitioned.errors import HybridError
 from paceline.torch.partitioned.graph import Graph
@@ -41,12 +43,15 @@ class Effects:
     inseparable: tuple[int, ...]
 
 
-def effects(graph: Graph, inputs: Sequence[Tensor]) -> Effects:
-    """Run the calls in the model's mode and in the other one. Raises what the model raises."""
+def effects(graph: Graph, inputs: Sequence[Tensor], room: float = math.inf) -> Effects:
+    """Run the calls in the model's mode and in the other one. Raises what the model raises.
+
+    room: bytes by which the process may grow in each before what is free goes back to the system.
+    """
     found = []
     with preserved(graph.root), torch.enable_grad():
         for _ in range(2):
-            found.append(_Watch(graph, inputs))
+            found.append(_Watch(graph, inputs, Room(room)))
             graph.root.train(not graph.root.training)
     one, other = found
     calls = range(len(graph.calls))
@@ -70,8 +75,8 @@ class _Living(NamedTuple):
 class _Watch:
     """One pass over all calls, forward only, in which tensors that share memory do so as in the model itself."""
 
-    def __init__(self, graph: Graph, inputs: Sequence[Tensor]) -> None:
-        self._graph = graph
+    def __init__(self, graph: Graph, inputs: Sequence[Tensor], room: Room) -> None:
+        self._graph, self._room = graph, room
         self._storages = _Storages()
         self._own = {self._storages.of(one) for one in (*graph.root.parameters(), *graph.root.buffers())}
         self._names = {id(one): name for name, one in graph.root.named_parameters()}
@@ -116,6 +121,7 @@ class _Watch:
         self._functions.update((one.name, one.functions) for one in living)
         self._require_own(call, living)
         del self._versions, self._state
+        self._room.keep()
 
     def _require_own(self, call: fx.Node, living: Iterable[_Living]) -> None:
         """Raise HybridError if the call has used a parameter that is none of its module's: its rank may not have it."""

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from paceline.torch.available_memory import resident_bytes
-from paceline.torch.freed_memory import return_free_memory
+from paceline.torch.freed_memory import Room, return_free_memory
 from paceline.torch.partitioned.calls import run, tensors_in
 from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.graph import Graph, attribute
@@ -36,11 +35,10 @@ class Pass:
         self.forward: list[float] = []
         self.backward: list[float] = []
         self.seen: list[Any] = []
-        before = resident_bytes()
+        growth = Room(room)
         for index, call in enumerate(graph.calls):
             self._call(call)
-            if resident_bytes() - before > room:
-                return_free_memory()
+            growth.keep()
             for node in call.all_input_nodes:
                 if graph.last_use[node] == index and node.op != "get_attr":
                     del self._values[node]

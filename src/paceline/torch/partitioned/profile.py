@@ -97,7 +97,7 @@ def profile(
     room = (available - 2 * weights) / 2
     with preserved(graph.root), torch.enable_grad():
         with returning():
-            first = Pass(graph, few)
+            first = Pass(graph, few, room)
         saved = [first.saved(index) for index in range(len(graph.calls))]
         kept = returned = _timed(graph, few, room, clock, [KEPT_FREE * nbytes for nbytes in saved])
         if KEPT_FREE * sum(saved) * batch / samples + _COPIES * weights >= available:
@@ -105,7 +105,7 @@ def profile(
                 returned = _timed(graph, few, room, clock, [RETURNED * nbytes for nbytes in saved])
         other = Pass(graph, more, room)
         with returning():
-            seen = effects(graph, more)
+            seen = effects(graph, more, room)
     results = tuple(
         value_of(one, two, samples, flag) if alike else UNKNOWN
         for one, two, flag, alike in zip(first.seen, other.seen, seen.differentiable, seen.alike, strict=True)
