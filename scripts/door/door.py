@@ -31,6 +31,7 @@ BARE = "ca-certificates,python3,g++,make"
 FOR_USERS = ("python3-venv", "python3-dev")
 """What scripts/bootstrap asks an ordinary user to have installed."""
 USER = 1000
+HOSTS = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 LOAD = 8
 """Processes that compute beside a row that has company."""
 COMMANDS = ("make demo", "make test")
@@ -179,6 +180,7 @@ def system(suite: str) -> Path:
         # What this machine trusts, and how it finds names.
         for file in ("etc/ssl/certs/ca-certificates.crt", "etc/resolv.conf"):
             shutil.copyfile(Path("/", file), unfinished / file)
+        (unfinished / "etc/hosts").write_text(HOSTS)  # the smallest Debian 12 comes without, but no machine runs so
         unfinished.rename(made)
     return made
 
