@@ -104,7 +104,6 @@ SMOOTHING = (
     "kLongestLiftPause",
     "kLiftTrial",
 )
-CHUNKS = ("kChunksInFlight", "kFewChunks")
 
 K, M = 1 << 10, 1 << 20
 
@@ -188,14 +187,14 @@ def areas() -> list[Area]:
         Area(
             "2+3",
             5,
-            (*CHUNKS, "kReducedAtOnce", "kEncodedFrom", "kShortestYield", "kLongestYield", "kQueueSeconds"),
+            ("kReducedAtOnce", "kEncodedFrom", "kShortestYield", "kLongestYield", "kQueueSeconds"),
             sized("all_reduce 4K", "all_reduce 4M", "reduce 4K", "reduce 6K", "encoded 48K", "encoded 96K"),
             uneven,
         ),
         Area(
             "3+3+4",
             10,
-            (*CHUNKS, *WINDOWS, *PLACEMENT, "kLongestYield"),
+            (*WINDOWS, *PLACEMENT, "kLongestYield"),
             sized("all_reduce 4K", "all_reduce 4M"),
             replace(switched([3, 3, 4], Link(62.5e6, 62.5e6, 25e-6, 0.001)), name="3+3+4"),
         ),

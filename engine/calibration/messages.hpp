@@ -1,4 +1,4 @@
-// Messages: constants of message/, program/plan, progress/collectives.
+// Messages: constants of message/, progress/collectives.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,6 @@ inline constexpr std::size_t kLeastStreamedMessage = std::size_t{8} << 20;
 // Bytes of each input that are combined in one pass, so that they stay in the second-level cache.
 // Found: by hand on machine B. Off by 2: not clearly above the noise (1+1 at 10 Gbit/s).
 inline constexpr std::size_t kCombinedBlock = std::size_t{128} << 10;
-// Chunks of a buffer that are under way at once.
-// Found: on machine B with `paceline lab`; what was compared is not recorded.
-// Off by 2: twice as many bytes under way lost packets (2+2+2 took up to 814 ms of 750, 1x8 3.1 to 3.5 s of 2.9).
-inline constexpr std::size_t kChunksInFlight = 4;
-// Chunks above which they are up to twice as long, with as many bytes under way.
-// Found: on machine A: 3+3+4 at 32 MiB went from 1144 ms and 0.69 s of CPU time to 1134 ms and 0.50 s.
-// Off by 2: within noise (2+3; 3+3+4).
-inline constexpr std::size_t kFewChunks = 32;
 // Bytes up to which a reduction to a root between machines is one hop: latency counts more than what links carry.
 // Found: by hand. Off by 2: 3.08 times as long at worst (twice, reduce 6 KiB, 2+3).
 inline constexpr std::size_t kReducedAtOnce = 4096;

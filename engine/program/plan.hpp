@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "calibration/messages.hpp"
-
 namespace paceline {
 
 struct Fraction {
@@ -51,19 +49,14 @@ struct Plan {
   // Larger buffers are cut into chunks of about so many bytes, each of which the plan serves as if it were the buffer;
   // 0 if buffers are never cut.
   std::size_t chunk_bytes = 0;
+  std::size_t chunks_in_flight = 4;
   int leader = -1;             // of this rank's machine, see leader_of
   const char* algorithm = "";  // the name as events show it, which outlives the group
 
-  // Each chunk goes through several levels, and costs each rank a few wake-ups. So many chunks are made up to twice as
-  // long, with as many bytes under way as before.
   Chunks chunks(std::size_t bytes) const {
-    using calibration::kChunksInFlight, calibration::kFewChunks;
     if (chunk_bytes == 0 || bytes <= chunk_bytes) return {};
-    const auto of_size = [&](std::size_t size) { return (bytes + size - 1) / size; };
-    const std::size_t count = of_size(chunk_bytes);
-    if (count <= kFewChunks || levels.size() <= 1) return {count, std::min(count, kChunksInFlight)};
-    const std::size_t longer = std::max(kFewChunks, of_size(2 * chunk_bytes));
-    return {longer, kChunksInFlight * longer / count};
+    const std::size_t count = (bytes + chunk_bytes - 1) / chunk_bytes;
+    return {count, std::min(count, chunks_in_flight)};
   }
 
   // Whether every range is combined from all ranks' copies at once, in one pass if the copies lie in shared memory.

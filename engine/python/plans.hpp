@@ -12,7 +12,8 @@
 namespace paceline {
 
 using WireReduce = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::vector<int>, int>;
-using WirePlan = std::tuple<std::int64_t, std::string, bool, std::int64_t, std::vector<std::vector<WireReduce>>>;
+using WirePlan =
+    std::tuple<std::int64_t, std::string, bool, std::int64_t, std::int64_t, std::vector<std::vector<WireReduce>>>;
 using WirePlans = std::map<std::string, std::vector<WirePlan>>;
 
 // Throws Failure for anything that cannot be a plan.

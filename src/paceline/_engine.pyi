@@ -25,7 +25,7 @@ NOTIFY: int
 Event = tuple[int, int, int, str, str, str, int, str, str, int, int, int, str]
 Wait = tuple[int, float, float, int, str, list[tuple[str, str, str, float]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
-PlanEntry = tuple[int, str, bool, int, Sequence[Sequence[WireReduce]]]
+PlanEntry = tuple[int, str, bool, int, int, Sequence[Sequence[WireReduce]]]
 
 class CommunicationError(RuntimeError):
     """The base of what Paceline raises on purpose. What is not known is None.

@@ -31,7 +31,16 @@ def test_a_rank_that_stops_in_the_middle_of_a_chunk_is_named(tmp_path: Path) -> 
 @pytest.mark.parametrize("chunk", [-1, 1, 4095])
 def test_a_chunk_is_not_tiny(chunk: int) -> None:
     engine = _engine.Engine(_engine.Arena(), 0.0, "rank 0")
-    entry = (-1, "ring", False, chunk, to_wire(ring(1)))
+    entry = (-1, "ring", False, chunk, 4, to_wire(ring(1)))
     with pytest.raises(ValueError, match=f"at least 4096 bytes, got {chunk}"):
+        engine.group(1, 0, [-1], 1.0, {"all_reduce": [entry]})
+    engine.close()
+
+
+@pytest.mark.parametrize("under_way", [-1, 0, 65])
+def test_some_chunks_are_under_way(under_way: int) -> None:
+    engine = _engine.Engine(_engine.Arena(), 0.0, "rank 0")
+    entry = (-1, "ring", False, 4096, under_way, to_wire(ring(1)))
+    with pytest.raises(ValueError, match=f"under way must be 1 to 64, got {under_way}"):
         engine.group(1, 0, [-1], 1.0, {"all_reduce": [entry]})
     engine.close()

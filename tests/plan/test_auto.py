@@ -15,6 +15,7 @@ from paceline.plan.auto import CODEC, Encoding, encoding, exact
 from paceline.plan.between import SIZES
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
+from paceline.plan.chunk import chunk_bytes
 from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
@@ -112,7 +113,7 @@ def test_what_is_chosen_saves_time_by_the_model(topology: Topology) -> None:
     found = encoding(topology, "ring")
     if found.codec != NONE:
         network, lines = Network(topology), named("ring").lines(topology)
-        chunk = cost(lines, network, 1 << 30).chunk
+        chunk = chunk_bytes(network)
         for nbytes in (found.least, 16 * found.least):
             plain, coded = (cost(lines, network, nbytes, chunk, codec).seconds for codec in (None, CODEC))
             assert coded < 0.95 * plain

@@ -85,7 +85,7 @@ def apart(topology: Topology, ranks: list[int], plan: Plan) -> bool:
 def check_entries(topology: Topology, ranks: list[int], one_machine: bool, algorithm: str | None = None) -> None:
     size = topology.world
     for collective, entries in plans(topology, ranks, algorithm).items():
-        for limit, name, one_shot, _chunk, levels in entries:
+        for limit, name, one_shot, _chunk, _under_way, levels in entries:
             plan = from_wire(size, name, levels)
             owners = verify(plan)
             if collective == "all_gather":
@@ -195,7 +195,7 @@ def test_a_turned_broadcast_is_chosen_by_what_it_costs_from_other_roots() -> Non
 
 
 def test_a_single_rank_has_nothing_to_do() -> None:
-    nothing = {name: [(-1, "none", False, 0, ())] for name in COLLECTIVES}
+    nothing = {name: [(-1, "none", False, 0, 4, ())] for name in COLLECTIVES}
     assert plans(alike(1, True)) == plans(machines((1,), (1,))) == nothing
 
 

@@ -20,10 +20,10 @@ def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
     chunks of `chunk` bytes."""
     channel = np.array([secrets.randbits(62)])
     group.broadcast(channel, 0)
-    broadcast = [(-1, "binomial", False, chunk, to_wire(binomial(group.size)))]
+    broadcast = [(-1, "binomial", False, chunk, 4, to_wire(binomial(group.size)))]
     entries = {
-        "all_reduce": [(-1, plan.name, False, chunk, to_wire(plan))],
-        "all_gather": [(-1, "ring", False, chunk, to_wire(ring(group.size)))],
+        "all_reduce": [(-1, plan.name, False, chunk, 4, to_wire(plan))],
+        "all_gather": [(-1, "ring", False, chunk, 4, to_wire(ring(group.size)))],
         "broadcast": broadcast,
         "turned_broadcast": broadcast,
     }

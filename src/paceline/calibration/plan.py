@@ -100,7 +100,15 @@ Found: on machine B. Twice as much took less CPU time on 1x8, but 3291 ms and no
 as long at worst (twice, turned broadcast of 128 KiB on 1x8; all-reduce 1.77), 1.006 in the mean; half 1.01 at worst and
 0.998 in the mean."""
 CHUNKS_UNDER_WAY = 4
-"""Chunks that are under way at once; the same as kChunksInFlight of the engine, which see."""
+"""Chunks of a buffer that are under way at once.
+
+Found: on machine B with `paceline lab`; what was compared is not recorded. Off by 2: twice as many bytes under way lost
+packets (2+2+2 took up to 814 ms of 750, 1x8 3.1 to 3.5 s of 2.9)."""
+FEW_CHUNKS = 32
+"""Chunks above which they are twice as long, with as many bytes under way.
+
+Found: on machine A: 3+3+4 at 32 MiB went from 1144 ms and 0.69 s of CPU time to 1134 ms and 0.50 s. Off by 2: within
+noise (2+3; 3+3+4)."""
 SHORTEST_CHUNK_DIVISOR = 4
 """A divisor: in small buffers a chunk is at least this part of what it is in large ones.
 

@@ -75,11 +75,11 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
     for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
         lines = one.lines(topology)
         if all(fits(step.level) for step in lines.steps):
-            line = cost(lines, network, SIZES[-1]).line
+            line = cost(lines, network, SIZES[-1], chunk).line
             candidates.append(_Candidate(one.name, line, partial(one.plan, topology)))
     if sum(1 for _ in topology.machines()) <= fitted.MOST_LEADERS:
         at_once = exchange(topology)
-        line = cost(outline(at_once, one_shot=True), network, SIZES[-1]).line
+        line = cost(outline(at_once, one_shot=True), network, SIZES[-1], chunk).line
         candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
     return _cheapest(candidates, ranks)
 
@@ -89,7 +89,8 @@ def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     places = sorted(range(len(ranks)), key=ranks.__getitem__)
     network = Network(topology)
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
-    lines = [cost(relabel(plan, places), network, SIZES[-1]).all_gather for plan in plans]
+    chunk = chunk_bytes(network)
+    lines = [cost(relabel(plan, places), network, SIZES[-1], chunk).all_gather for plan in plans]
     candidates = [_Candidate(plan.name, line, partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)]
     return _cheapest(candidates, range(len(ranks)))
 
@@ -117,11 +118,12 @@ def turned_broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, 
 def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], Sequence[Plan]]) -> tuple[Choice, ...]:
     """`used` returns the plans that a plan from rank 0 will be turned into; their mean cost decides."""
     network, own = Network(topology), list(ranks).index(0)
+    chunk = chunk_bytes(network)
     plans = [broadcast_tree(topology, own)]
     if sum(1 for _ in topology.machines()) <= fitted.LONGEST_CHAIN:
         plans.append(broadcast_chain(topology, own))
     # What goes up in a reduction comes down in a broadcast.
-    lines = [[cost(one, network, SIZES[-1]).all_gather for one in used(plan)] for plan in plans]
+    lines = [[cost(one, network, SIZES[-1], chunk).all_gather for one in used(plan)] for plan in plans]
     candidates = [
         _Candidate(plan.name, mean(line), partial(_same, plan)) for plan, line in zip(plans, lines, strict=True)
     ]
@@ -143,7 +145,10 @@ def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[C
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
         reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
-        choices.append(Choice(made[chosen], limit, reason, candidate.one_shot, chunk, usual, tuple(predicted)))
+        under_way = candidate.cut(largest).under_way
+        choices.append(
+            Choice(made[chosen], limit, reason, candidate.one_shot, chunk, under_way, usual, tuple(predicted))
+        )
     return tuple(choices)
 
 

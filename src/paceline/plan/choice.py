@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from paceline.calibration.plan import CHUNKS_UNDER_WAY
 from paceline.plan.ir import Plan
 from paceline.plan.outline import Outline, outline
 
@@ -18,9 +19,10 @@ class Choice:
 
     one_shot: in the plan's last level every holder sends what it has to all others once and takes what it needs. In a
     reduction each holder combines everything for itself as if it were the owner, and nothing is sent back.
-    chunk: a larger buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never), or of up to
-    twice as many where there are more than 32. The plan serves each chunk on its own, so that their levels overlap. A
-    chunk of an all-gather or a reduce-scatter is the same part of every rank's block.
+    chunk: a larger buffer is cut into equal chunks of at most this many bytes (at least 4096; 0: never). The plan
+    serves each chunk on its own, so that their levels overlap. A chunk of an all-gather or a reduce-scatter is the same
+    part of every rank's block.
+    under_way: the chunks that are under way at once.
     predicted: (name, seconds) of this and the other candidates for a buffer of `nbytes` bytes, the chosen one first,
     then the quickest; empty where nothing was compared.
     """
@@ -30,6 +32,7 @@ class Choice:
     reason: str
     one_shot: bool = False
     chunk: int = 0
+    under_way: int = CHUNKS_UNDER_WAY
     nbytes: int = 0
     predicted: tuple[tuple[str, float], ...] = ()
 

@@ -3,8 +3,8 @@
 A chunk is what the slowest link carries in a few milliseconds and a round trip, so that links stay busy while data go
 there and results come back. Measurements with 500, 250, 200 and 100 Mbit/s showed that longer chunks leave the slowest
 link idle at the start and at the end, and that four of them under way fill a switch's queue until it drops packets.
-Shorter chunks cost every rank more time per byte, which is what counts where links are fast. The engine cuts large
-buffers into chunks up to twice as long, with as many bytes under way.
+Shorter chunks cost every rank more time per byte, which is what counts where links are fast. So chunks of large buffers
+may be twice as long, with as many bytes under way (see `Line.cut`).
 """
 
 from __future__ import annotations

@@ -180,11 +180,13 @@ class Line:
     """Seconds for which the headers of a chunk's messages keep the busiest link busy."""
     crowded: float = 0.0
     """Seconds for which shared CPUs are busy with the messages of a chunk."""
+    under_way: int = fitted.CHUNKS_UNDER_WAY
+    """Chunks that are under way at once."""
 
     def seconds(self, nbytes: int) -> float:
         """Return the seconds for a buffer of `nbytes` bytes."""
         within = min(nbytes, self.chunk)
-        first = self.latency + sum(times * max(0.0, way * within - self.burst) for way, times in self.ways)
+        first = self._way(within)
         carried = self.rest * within + self.headers if self.burst else 0.0
         alone = max(first, carried) + fitted.NOT_OVERLAPPED * min(first, carried)
         return max(alone, self.crowded) + max(self.rest, self.crowded / self.chunk) * (nbytes - within)
@@ -193,17 +195,25 @@ class Line:
         """Return the same line with the chunk length that pays for a buffer of `nbytes` bytes.
 
         Chunks are halved once or twice where the first one would otherwise take much of the time, as long as the chunks
-        under way keep the links busy until the first is back.
+        under way keep the links busy until the first is back. Where there are many, they are twice as long with half as
+        many under way, because each costs every rank a few wake-ups, as long as these keep the links busy.
         """
+        if nbytes > 2 * fitted.FEW_CHUNKS * self.chunk:
+            longer = replace(self, chunk=2 * self.chunk, under_way=self.under_way // 2)
+            return longer if longer._way(longer.chunk) <= longer.under_way * longer.rest * longer.chunk else self
         line = self
         while line.chunk * fitted.SHORTEST_CHUNK_DIVISOR > self.chunk:
             shorter = replace(line, chunk=line.chunk // 2)
             if shorter.seconds(nbytes) > (1 - fitted.WORTH_SHORTER_CHUNKS) * line.seconds(nbytes):
                 break
-            if fitted.CHUNKS_UNDER_WAY * shorter.rest * shorter.chunk < fitted.CHUNK_ROUNDS * shorter.latency:
+            if shorter.under_way * shorter.rest * shorter.chunk < fitted.CHUNK_ROUNDS * shorter.latency:
                 break
             line = shorter
         return line
+
+    def _way(self, nbytes: int) -> float:
+        """The seconds in which so many bytes, no more than a chunk, pass all levels alone."""
+        return self.latency + sum(times * max(0.0, way * nbytes - self.burst) for way, times in self.ways)
 
 
 def mean(lines: Sequence[Line]) -> Line:

@@ -12,8 +12,8 @@ from paceline.plan.verify import PlanError
 WireReduce = tuple[int, int, int, int, tuple[int, ...], int]
 """(lo numerator, lo denominator, hi numerator, hi denominator, holders, owner)"""
 WireLevels = tuple[tuple[WireReduce, ...], ...]
-PlanEntry = tuple[int, str, bool, int, WireLevels]
-"""(limit in bytes, inclusive, -1 for none; name; one_shot; chunk in bytes, 0 for none; levels)"""
+PlanEntry = tuple[int, str, bool, int, int, WireLevels]
+"""(limit in bytes, inclusive, -1 for none; name; one_shot; chunk in bytes, 0 for none; chunks under way; levels)"""
 
 
 FINEST = 1 << 63
@@ -45,7 +45,7 @@ def to_wire(plan: Plan) -> WireLevels:
 
 def entry(choice: Choice) -> PlanEntry:
     """Return a choice for the engine. Raises PlanError if its ranges are too fine for 64-bit fractions."""
-    return choice.limit, choice.name, choice.one_shot, choice.chunk, to_wire(choice.plan)
+    return choice.limit, choice.name, choice.one_shot, choice.chunk, choice.under_way, to_wire(choice.plan)
 
 
 def from_wire(world: int, name: str, levels: WireLevels) -> Plan:

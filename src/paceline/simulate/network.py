@@ -23,7 +23,7 @@ ALL = "uplink"
 """The name that stands for the links of all machines."""
 _NAMED = 12
 """Links that an error names at most."""
-_FOLLOWED_CHUNKS = 16
+_FOLLOWED_CHUNKS = 32
 """Chunks of a buffer that are followed at most. The links are then as busy as they will be, and time is a straight line
 in the bytes."""
 _SIZES = tuple(1 << power for power in range(12, 31, 2))
@@ -74,9 +74,12 @@ def _plain(topology: Topology, algorithm: str | None) -> Transfer:
             return programs.all_reduce(choice, topology, nbytes).seconds
         return cost(choice.outline, network, nbytes).seconds
 
-    most = _FOLLOWED_CHUNKS * choices[-1].chunk if topology.world <= FOLLOWED_RANKS else _SIZES[-1]
+    sizes = list(_SIZES)
+    if topology.world <= FOLLOWED_RANKS:
+        most = _FOLLOWED_CHUNKS * choices[-1].chunk
+        sizes = [*(nbytes for nbytes in _SIZES if 2 * nbytes < most), most // 2, most]
     return Transfer(
-        all_reduce=tuple((float(nbytes), seconds(nbytes)) for nbytes in _SIZES if nbytes <= most),
+        all_reduce=tuple((float(nbytes), seconds(nbytes)) for nbytes in sizes),
         synchronise=seconds(_SYNCHRONISED),
         latency=2 * float(network.latency.max()),
         algorithm=serving(choices, FUSION_BYTES).name,
