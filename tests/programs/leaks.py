@@ -23,8 +23,8 @@ GROWTH = 2 * MIB
 """Bytes by which memory may grow after the first half: what allocators keep."""
 PER_ROUND = 1500
 """The same, for each round: less than what any of the things takes."""
-IN_STORE = {"new_group": 2700}
-"""More bytes for each round: torch's store, which rank 0 serves, keeps what ranks have written to meet."""
+IN_STORE = {"new_group": 340}
+"""More bytes for each round: what torch itself keeps for a group in its store, which rank 0 serves."""
 FEW = 2
 """Descriptors and threads that may be there for a moment."""
 

@@ -409,15 +409,24 @@ def test_malformed_records_are_an_error_of_one_sentence(garbage: bytes) -> None:
 
 
 def test_torch_stores_fit() -> None:
+    """Ranks meet again and again, each as soon as it can; nothing that they have written to meet stays there."""
     distributed = pytest.importorskip("torch.distributed")
-    stores: list[Store] = [
-        distributed.HashStore(),
-        distributed.PrefixStore("group/", distributed.HashStore()),
-    ]
-    for store in stores:
-        meetings = good(meet_all([Rank() for _ in range(2)], store))
-        check_links(meetings)
-        close(meetings)
+    size, times = 3, 5
+
+    def often(rank: int, store: Store) -> list[Meeting]:
+        own = Rank()
+        return [own.meet(store, rank, size) for _ in range(times)]
+
+    for prefix in ("", "group/"):
+        whole = distributed.HashStore()
+        store = distributed.PrefixStore(prefix, whole) if prefix else whole
+        each = good(in_threads([partial(often, rank, store) for rank in range(size)]))
+        check_links([meetings[0] for meetings in each])
+        for later in zip(*each, strict=True):
+            assert len({meeting.channel for meeting in later}) == 1
+        assert whole.num_keys() == 0
+        for meetings in each:
+            close(meetings)
 
 
 def test_the_store_of_a_job_without_secret_carries_one() -> None:

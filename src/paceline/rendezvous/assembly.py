@@ -9,6 +9,7 @@ present ticket of rank 0, whose record its writer has read, and a list only if i
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 from paceline.rendezvous.machine import is_dead
 from paceline.rendezvous.member import LONGEST_RECORD, Member, decode, objects
 from paceline.rendezvous.reminder import Reminder
-from paceline.rendezvous.store import LOST, Store, TimedStore
+from paceline.rendezvous.store import LOST, LastingStore, Store, TimedStore
+
+log = logging.getLogger("paceline.rendezvous")
 
 _FIRST_PAUSE = 0.0005
 """Seconds between the first two polls of a key."""
@@ -46,6 +49,7 @@ class Assembly:
         self._members: Sequence[Member] = ()
         self._lost: RendezvousError | None = None  # what was wrong with the store
         self._present = ""  # rank 0's ticket in this meeting, "" before it is known
+        self._gathered: list[str] = []  # where the lists of exchanges are
         self.failed_elsewhere = False
         """Whether another rank gave up, and its reason was raised here."""
         # Seconds. Rank 0 answers all polls, so the more ranks there are, the less often each asks.
@@ -95,12 +99,31 @@ class Assembly:
                 self._await_key(f"{key}{rank}", deadline, what)
                 values.append(self._get(f"{key}{rank}", f"{what} of rank {rank}"))
             self._set(everybody, {"list": values})
+            self._gathered.append(everybody)
             return values
         self._await_key(everybody, deadline, what)
         values = objects(self._get(everybody, what, LONGEST_RECORD * self.size), "list")
         if len(values) != self.size:
             raise RendezvousError(f"{what} in the store is malformed")
+        self._gathered.append(everybody)
         return values
+
+    def leave(self) -> None:
+        """Take what this rank has written out of a store that lasts longer. All ranks have taken part in an exchange.
+
+        Every rank has then read rank 0's list, and all lists but that of the last exchange, which the last one deletes.
+        """
+        store = self._requests()
+        if not self._gathered or not isinstance(store, LastingStore):
+            return
+        *read, last = self._gathered
+        keys = [f"paceline/{self.rank}", *(f"{key}/{self.rank}" for key in self._gathered)]
+        try:
+            store.forget(
+                keys if self.rank else [*keys, "paceline/all", *read], f"{self._prefix}left", self.size, [last]
+            )
+        except Exception as error:  # what stays there is in nobody's way
+            log.debug("the store keeps what ranks have written to meet: %s", error)
 
     def _await_key(self, key: str, deadline: Deadline, what: str) -> None:
         self.wait(lambda: self._has(key), deadline, lambda within: self._late(what, within))

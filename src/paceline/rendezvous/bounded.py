@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from paceline.errors import NOBODY, RendezvousError
 from paceline.rendezvous.deadline import Deadline
@@ -85,6 +85,19 @@ def answered(call: Callable[[], T], deadline: Deadline, who: str, stall: float |
         answers.close()
 
 
+@runtime_checkable
+class TorchStore(Store, Protocol):
+    """A store that can do what torch's can."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Add to the number under a key, from 0, and return it."""
+        ...
+
+    def delete_key(self, key: str, /) -> bool:
+        """Delete a key, and return whether it was there."""
+        ...
+
+
 class BoundedStore:
     """A store that knows no deadlines, with requests that do."""
 
@@ -108,3 +121,19 @@ class BoundedStore:
     def check(self, keys: list[str]) -> bool:
         """Return whether all keys are there. Raises RendezvousError at the deadline, or what the store raises."""
         return self._answers.await_(partial(self._store.check, keys), self._deadline)
+
+    def forget(self, keys: Sequence[str], count: str, ranks: int, shared: Sequence[str]) -> None:
+        """Delete these keys, and the shared ones once all ranks have come here, where the store can delete.
+
+        Raises RendezvousError at the deadline, or what the store raises.
+        """
+        if isinstance(self._store, TorchStore):
+            self._answers.await_(partial(_forget, self._store, keys, count, ranks, shared), self._deadline)
+
+
+def _forget(store: TorchStore, keys: Sequence[str], count: str, ranks: int, shared: Sequence[str]) -> None:
+    for key in keys:
+        store.delete_key(key)
+    if store.add(count, 1) == ranks:
+        for key in (*shared, count):
+            store.delete_key(key)

@@ -141,6 +141,7 @@ def _meet(
     except BaseException as error:
         _told(assembly, RendezvousError(f"{me}: {type(error).__name__}: {error}", me.culprit))
         raise
+    assembly.leave()
     return Meeting(channel, tuple(members), links)
 
 

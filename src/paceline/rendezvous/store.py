@@ -67,6 +67,18 @@ class TimedStore(Store, Protocol):
         ...
 
 
+@runtime_checkable
+class LastingStore(Protocol):
+    """A store that lasts longer than what was written to meet, which should not stay in it."""
+
+    def forget(self, keys: Sequence[str], count: str, ranks: int, shared: Sequence[str]) -> None:
+        """Delete these keys. The last of so many ranks that does so deletes the shared ones, too.
+
+        count: a key of their own, under which they are counted.
+        """
+        ...
+
+
 class OwnStore(TimedStore, Protocol):
     """A store that this package opened and must close.
 
