@@ -6,7 +6,9 @@ import stat
 import sys
 from pathlib import Path
 
-_SSH = """#!{python} -IS
+_SSH = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+''' # a path with a space cannot stand behind #!
 import os, sys, threading
 words = sys.argv[1:]
 host = words.index("--") + 1

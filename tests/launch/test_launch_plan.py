@@ -1,5 +1,6 @@
 """What the launcher decides before it starts anything: arguments, threads, cores, the command line for torchrun."""
 
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,7 +110,7 @@ def test_ranges_say_which_cpus(cpus: set[int]) -> None:
 
 
 def line_for(words: str, environ: dict[str, str] | None = None) -> str:
-    return " ".join(torchrun.command(split(words.split()), "4", environ or {}))
+    return " ".join(torchrun.command(split(shlex.split(words)), "4", environ or {}))
 
 
 def test_one_machine_meets_at_a_free_local_port() -> None:
@@ -148,7 +149,7 @@ def test_modules_and_programs() -> None:
     assert line_for("--no-python ./a.out x").endswith("--no-python ./a.out x")
     assert line_for("--run-path /a.py x").endswith("--run-path /a.py x")
     assert line_for("sh -c true").endswith("--no-python sh -c true")
-    assert line_for(f"{sys.executable} x.py").endswith(f"--no-python {sys.executable} x.py")
+    assert line_for(f"{shlex.quote(sys.executable)} x.py").endswith(f"--no-python {sys.executable} x.py")
 
 
 def test_a_file_that_starts_by_itself_is_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

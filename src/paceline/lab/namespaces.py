@@ -47,11 +47,11 @@ def new_prefix() -> str:
 
 def require() -> None:
     """Raise Unavailable if namespaces cannot be made here."""
+    if os.geteuid() != 0:
+        raise Unavailable("a lab makes network namespaces, which needs root; run the command with sudo.")
     for command, package in (("ip", "iproute2"), ("tc", "iproute2"), ("unshare", "util-linux"), ("mount", "mount")):
         if program(command) is None:
             raise Unavailable(f"a lab needs the command `{command}`; install the package {package}.")
-    if os.geteuid() != 0:
-        raise Unavailable("a lab makes network namespaces, which needs root; run the command with sudo.")
 
 
 def enter(namespace: str, host: str, hosts: str) -> list[str]:
