@@ -140,7 +140,12 @@ class SharedSegment {
   bool is_next(std::uint64_t epoch) const { return finished_ + 1 == epoch; }
   void finish(std::uint64_t epoch) {
     finished_ = epoch;
-    own_.done.value.store(epoch, std::memory_order_relaxed);
+    own_.done.value.store(epoch, std::memory_order_release);
+  }
+
+  // Whether another rank is known to have finished this epoch.
+  bool finished(int rank, std::uint64_t epoch) const {
+    return of(rank).done.value.load(std::memory_order_acquire) >= epoch;
   }
 
   bool begun(int rank, std::uint64_t epoch) const { return presence(rank, epoch) == Presence::begun; }

@@ -139,7 +139,12 @@ std::vector<int> SharedOperation::absent() const {
 
 std::vector<int> SharedOperation::missing() const {
   if (gone_ >= 0) return {segment_->member(gone_)};
-  if (phase_ == Phase::working) return behind();
+  if (phase_ == Phase::working) {
+    // What a rank has finished, it may leave: everything that it had for this rank lies there.
+    std::vector<int> ranks = behind();
+    std::erase_if(ranks, [this](int rank) { return segment_->finished(segment_->place_of(rank), epoch_); });
+    return ranks;
+  }
   std::vector<int> ranks = absent();
   if (phase_ == Phase::gathering) std::erase_if(ranks, [this](int rank) { return !needs(segment_->place_of(rank)); });
   return ranks;
