@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from harness import Ranks
+from torch_ranks import Ranks
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.runtime.process import runtime

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader
+from torch_ranks import Ranks
 
 from paceline.calibration.torch import SPEED_WINDOW
 from paceline.torch import GradientBuckets

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.distributed as dist
 from cuda_stand_in import CUDA, Device, DeviceTensor
-from harness import Ranks
 from torch import Tensor
+from torch_ranks import Ranks
 
 from paceline.calibration.torch import CONTEST_SIZES
 from paceline.torch.contest import Verdict

@@ -6,7 +6,7 @@ import pytest
 import test_collectives
 import test_ddp
 import test_p2p
-from harness import Ranks
+from torch_ranks import Ranks
 
 CHECKS = [
     test_collectives.check_movements,

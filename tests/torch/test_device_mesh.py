@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch_ranks import Ranks
 
 
 def check_mesh(rank: int, size: int) -> None:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from harness import Ranks
 from jobs import TORCH, run
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.torch.residuals import Residuals

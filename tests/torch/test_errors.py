@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch_ranks import Ranks
 
 from paceline.errors import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
 from paceline.torch import arena_hook

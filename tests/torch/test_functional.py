@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 import torch.distributed.nn.functional as differentiable
-from harness import Ranks
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch_ranks import Ranks
 
 
 def check_values(rank: int, size: int) -> None:

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.checkpoint import checkpoint
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.errors import CommunicationError

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
+from torch_ranks import Ranks
 
 from paceline.runtime.process import runtime
 from paceline.torch.compat import HOOKS, torch_version

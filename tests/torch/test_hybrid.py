@@ -15,10 +15,10 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from hybrid_models import MODELS
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.calibration.torch import COMES_ALONG, SPARED

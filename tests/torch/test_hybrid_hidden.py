@@ -12,9 +12,9 @@ from unittest.mock import patch
 import hybrid_hidden as hidden
 import pytest
 import torch
-from harness import Ranks
 from test_hybrid import relative, some_cuts, some_segments
 from torch import Tensor, nn
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.torch.compat import PIPELINES, torch_version

@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from harness import Ranks
 from torch import Tensor, nn
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.torch import freed_memory

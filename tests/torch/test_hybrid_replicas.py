@@ -9,10 +9,10 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from jobs import PROGRAMS, TORCH, run
 from rank_loss import lose_one
 from torch import Tensor, nn
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.torch.compat import PIPELINES, torch_version

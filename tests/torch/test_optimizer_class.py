@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 import torch
-from harness import Ranks
 from torch import nn
 from torch.optim import SGD
+from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.torch.sharded.optimizer_class import class_and_options

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
+from torch_ranks import Ranks
 
 
 def check_ring(rank: int, size: int) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from sharded_training import CLASSES, Net, groups, model
 from torch import Tensor
 from torch.optim import Optimizer
+from torch_ranks import Ranks
 
 from paceline.torch import ShardedOptimizer
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from sharded_training import CLASSES, Net, backward, batch, groups, loss_of, model
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch_ranks import Ranks
 
 from paceline.runtime.process import runtime
 from paceline.torch import GradientBuckets, ShardedOptimizer

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sharded_training import Net, backward, loss_of, model
+from torch_ranks import Ranks
 
 from paceline.errors import CommunicationError, PeerLost
 from paceline.torch import GradientBuckets, ShardedOptimizer

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch import nn
+from torch_ranks import Ranks
 
 from paceline.torch import ShardedOptimizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.distributed as dist
-from harness import Ranks
+from torch_ranks import Ranks
 
 
 def check_statistics(rank: int, size: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
+from torch_ranks import Ranks
 
 from paceline.errors import Timeout
 from paceline.settings.settings import Settings

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch_ranks import Ranks
 
 from paceline.torch import GradientBuckets, ShardedOptimizer
 from paceline.torch.backend import paceline_group

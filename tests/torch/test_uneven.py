@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.distributed as dist
 import uneven
-from harness import Ranks
 from torch import nn
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+from torch_ranks import Ranks
 
 from paceline.torch import GradientBuckets
 

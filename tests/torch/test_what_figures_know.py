@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch.nn.parallel import DistributedDataParallel
+from torch_ranks import Ranks
 
 from paceline.runtime.process import runtime
 

@@ -6,10 +6,10 @@ import copy
 
 import torch
 import torch.distributed as dist
-from harness import Ranks
 from torch import nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch_ranks import Ranks
 
 
 def check_steps(rank: int, size: int, as_bucket_view: bool) -> None:
