@@ -12,6 +12,8 @@ import hvd_programs
 import torch_judge
 import torch_programs
 import torch_ranks
+import training_judge
+import training_programs
 from machine import Kind
 
 
@@ -23,6 +25,7 @@ def kinds() -> Iterator[list[Kind]]:
         yield [
             Kind("torch", torch_programs.programs(), partial(torch_judge.judge, ranks=groups)),
             Kind("horovod", hvd_programs.programs(), partial(hvd_judge.judge, ranks=jobs)),
+            Kind("optimizer", training_programs.trainings(), partial(training_judge.judge, ranks=groups)),
         ]
     finally:
         groups.close()
