@@ -75,6 +75,7 @@ def _round(kind: Kind, row: Row, seed: int, most: int) -> None:
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
         print_blob=False,
+        report_multiple_bugs=False,
     )
     @hypothesis.given(program=kind.programs)
     def each(program: Any) -> None:
