@@ -52,6 +52,9 @@ def _all_reduce(step: Step, places: int) -> list[Results]:
     return [REFUSED if result is None else [result]] * places
 
 
+_functional_all_reduce = _all_reduce
+
+
 def _reduce(step: Step, places: int) -> list[Results]:
     whole = _all_reduce(step, places)[0]
     return [whole if place == step.root or whole == REFUSED else None for place in range(places)]
@@ -99,6 +102,13 @@ def _all_to_all_single(step: Step, places: int) -> list[Results]:
 def _send(step: Step, places: int) -> list[Results]:
     """Every place sends to the next one, but a single one to nobody."""
     return [[values(step, (place - 1) % places)] if places > 1 else [] for place in range(places)]
+
+
+def _batch_isend_irecv(step: Step, places: int) -> list[Results]:
+    """Every place sends part 0 to the next one and part 1 to the one before."""
+    if places == 1:
+        return [[]]
+    return [[values(step, (place - 1) % places), values(step, (place + 1) % places, 1)] for place in range(places)]
 
 
 def _barrier(step: Step, places: int) -> list[Results]:

@@ -13,9 +13,9 @@ INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 DTYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")
 LAYOUTS = ("plain", "offset", "strided", "transposed", "parameter", "channels_last")
 """How a tensor lies in memory. All but the first have other memory around or between their elements."""
-REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor")
+REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "functional_all_reduce")
 MOVEMENTS = ("broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter", "all_to_all")
-OTHERS = ("all_to_all_single", "send", "barrier", "all_gather_object", "broadcast_object_list")
+OTHERS = ("all_to_all_single", "send", "batch_isend_irecv", "barrier", "all_gather_object", "broadcast_object_list")
 CALLS = (*REDUCTIONS, *MOVEMENTS, *OTHERS)
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch import Tensor, nn
 from torch_programs import Program, Step, values
 
@@ -127,6 +128,10 @@ class _Call:
         own = self._own()
         return dist.all_reduce(own.tensor, self._op, **self._async), [own]
 
+    def _functional_all_reduce(self) -> Any:
+        own = self._own()
+        return None, [functional.all_reduce(own.tensor, self._step.op.lower(), self._group)]
+
     def _reduce(self) -> Any:
         own = self._own()
         return dist.reduce(own.tensor, self._root, self._op, **self._async), [own]
@@ -182,6 +187,15 @@ class _Call:
         to, source = self._ranks[(self._place + 1) % size], self._ranks[(self._place - 1) % size]
         works = [dist.isend(self._own().tensor, to, self._group), dist.irecv(room.tensor, source, self._group)]
         return works, [room]
+
+    def _batch_isend_irecv(self) -> Any:
+        size, rooms = len(self._ranks), [self._room(), self._room()]
+        if size == 1:
+            return None, []
+        after, before = self._ranks[(self._place + 1) % size], self._ranks[(self._place - 1) % size]
+        calls = [(dist.isend, self._own().tensor, after), (dist.isend, self._own(1).tensor, before)]
+        calls += [(dist.irecv, rooms[0].tensor, before), (dist.irecv, rooms[1].tensor, after)]
+        return dist.batch_isend_irecv([dist.P2POp(*call, self._group) for call in calls]), rooms
 
     def _barrier(self) -> Any:
         return dist.barrier(**self._async), []
