@@ -99,7 +99,8 @@ with paceline.init() as group:
 
 @pytest.mark.skipif(not torchrun.installed(), reason="torch is not installed")
 def test_ranks_do_not_outlive_a_torchrun_that_is_killed(tmp_path: Path) -> None:
-    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    # In a chroot the machine's name may be that of no address, to which torchrun would send its ranks.
+    words = ["-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2"]
     agent = subprocess.Popen(
         [sys.executable, *words, str(program(tmp_path, ALONE)), str(tmp_path)],
         env=environment(),
