@@ -78,6 +78,10 @@ def test_a_device_is_written_through() -> None:
     write_file(null, "text")
     os.close(open_file(null))
     assert null.stat().st_ino == before and null.is_char_device()
+
+
+@pytest.mark.needs("a terminal")
+def test_a_terminal_is_written_to() -> None:
     ours, theirs = pty.openpty()
     write_file(Path(os.ttyname(theirs)), "text\n")
     assert os.read(ours, 100) == b"text\r\n"
