@@ -6,7 +6,6 @@ import mmap
 import os
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -38,10 +37,14 @@ class Alone:
     def segment(self):
         """Maps, as an MPI does, the file of shared memory that SEGMENT names; then hangs; or rank 1 dies."""
         name, _, then = os.environ["SEGMENT"].partition(" ")
-        with Path(name).open("w+b") as file:
-            file.truncate(4096)
-            self.memory_of_all = mmap.mmap(file.fileno(), 4096)
+        file = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(file, 4096)
+        self.memory_of_all = mmap.mmap(file, 4096)
+        os.close(file)
+        self.memory_of_all[self.rank] = 1
         if then == "die":
+            while not self.memory_of_all[0]:  # what rank 0 maps while it is being ended, nobody sees
+                time.sleep(0.01)
             self.die()
         self.hang()
 
