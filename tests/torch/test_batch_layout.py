@@ -16,7 +16,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
-from torch_ranks import Ranks
 
 from paceline.torch.data import layout
 from paceline.torch.data.pool import Pool
