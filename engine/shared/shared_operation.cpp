@@ -141,8 +141,9 @@ std::vector<int> SharedOperation::missing() const {
   if (gone_ >= 0) return {segment_->member(gone_)};
   if (phase_ == Phase::working) {
     // What a rank has finished, it may leave: everything that it had for this rank lies there.
-    std::vector<int> ranks = behind();
-    std::erase_if(ranks, [this](int rank) { return segment_->finished(segment_->place_of(rank), epoch_); });
+    std::vector<int> ranks;
+    for (const int rank : behind())
+      if (!segment_->finished(rank, epoch_)) ranks.push_back(segment_->member(rank));
     return ranks;
   }
   std::vector<int> ranks = absent();

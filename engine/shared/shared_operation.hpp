@@ -35,7 +35,7 @@ class SharedOperation : public Operation {
   virtual bool awaited() const { return false; }
   // All ranks that it needs have begun: moves on by a bounded amount of work.
   virtual Result work() = 0;
-  // The ranks that `work` waits for.
+  // The ranks that `work` waits for, by their place in the segment.
   virtual std::vector<int> behind() const { return {}; }
 
   // Whether all ranks that it needs are still in this epoch, so that what was read from their memory counts.

@@ -105,7 +105,7 @@ CHUNKS_UNDER_WAY = 4
 Found: on machine B with `paceline lab`; what was compared is not recorded. Off by 2: twice as many bytes under way lost
 packets (2+2+2 took up to 814 ms of 750, 1x8 3.1 to 3.5 s of 2.9)."""
 FEW_CHUNKS = 32
-"""Chunks above which they are twice as long, with as many bytes under way.
+"""Chunks of twice the length that a buffer has at least before its chunks are so long, with as many bytes under way.
 
 Found: on machine A: 3+3+4 at 32 MiB went from 1144 ms and 0.69 s of CPU time to 1134 ms and 0.50 s. Off by 2: within
 noise (2+3; 3+3+4)."""
