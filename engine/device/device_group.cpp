@@ -153,7 +153,7 @@ std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& 
   std::shared_ptr<Pending> pending;
   try {
     attempt(what, [&] {
-      pending = std::make_shared<Pending>(engine_, device_, operation);
+      pending = std::make_shared<Pending>(engine_, device_, operation, call.stream);
       before_->record(call.stream);
       neighbours_->stream().wait_for(*before_);
       work_->hand_over(call, *operation);

@@ -28,7 +28,6 @@ struct PyDeviceGroup {
 
 struct PyDeviceOperation {
   std::shared_ptr<device::Pending> pending;
-  device::StreamHandle stream;
   nb::object failed;
 };
 
@@ -70,9 +69,9 @@ std::vector<device::Block> blocks_from(const std::vector<WireBuffer>& wire) {
 }
 
 template <typename Call>
-PyDeviceOperation handed(PyDeviceGroup& self, Address stream, Call&& call) {
+PyDeviceOperation handed(PyDeviceGroup& self, Call&& call) {
   auto pending = without_gil(self, [&] { return call(open(self)); });
-  return {std::move(pending), stream_of(stream), self.failed};
+  return {std::move(pending), self.failed};
 }
 
 }  // namespace
@@ -102,7 +101,7 @@ void bind_device(nb::module_& m) {
           "all_reduce",
           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream,
              int codec, Address residual) {
-            return handed(self, stream, [&](device::DeviceGroup& group) {
+            return handed(self, [&](device::DeviceGroup& group) {
               return device::all_reduce(group, data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream),
                                         wanted(codec, residual));
             });
@@ -111,7 +110,7 @@ void bind_device(nb::module_& m) {
       .def(
           "broadcast",
           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int root, Address stream, int codec) {
-            return handed(self, stream, [&](device::DeviceGroup& group) {
+            return handed(self, [&](device::DeviceGroup& group) {
               return device::broadcast(group, data, count, dtype_of(dtype), root, stream_of(stream), wanted(codec));
             });
           },
@@ -119,7 +118,7 @@ void bind_device(nb::module_& m) {
       .def("reduce",
            [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root,
               Address stream) {
-             return handed(self, stream, [&](device::DeviceGroup& group) {
+             return handed(self, [&](device::DeviceGroup& group) {
                return device::reduce(group, data, data, count, dtype_of(dtype), op_of(op), factor, root,
                                      stream_of(stream));
              });
@@ -128,7 +127,7 @@ void bind_device(nb::module_& m) {
           "all_gather",
           [](PyDeviceGroup& self, Address source, Address data, std::size_t count, int dtype, Address stream,
              int codec) {
-            return handed(self, stream, [&](device::DeviceGroup& group) {
+            return handed(self, [&](device::DeviceGroup& group) {
               return device::all_gather(group, source, data, count, dtype_of(dtype), stream_of(stream), wanted(codec));
             });
           },
@@ -137,7 +136,7 @@ void bind_device(nb::module_& m) {
           "reduce_scatter",
           [](PyDeviceGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor,
              Address stream, int codec, Address residual) {
-            return handed(self, stream, [&](device::DeviceGroup& group) {
+            return handed(self, [&](device::DeviceGroup& group) {
               return device::reduce_scatter(group, source, to, count, dtype_of(dtype), op_of(op), factor,
                                             stream_of(stream), wanted(codec, residual));
             });
@@ -146,7 +145,7 @@ void bind_device(nb::module_& m) {
       .def("exchange",
            [](PyDeviceGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
               const std::vector<WireBuffer>& recvs, int dtype, int root, Address stream) {
-             return handed(self, stream, [&](device::DeviceGroup& group) {
+             return handed(self, [&](device::DeviceGroup& group) {
                return device::exchange(group, collective_of(collective), blocks_from(sends), blocks_from(recvs),
                                        dtype_of(dtype), root, stream_of(stream));
              });
@@ -172,13 +171,14 @@ void bind_device(nb::module_& m) {
           "stream"_a)
       .def(
           "wait",
-          [](const PyDeviceOperation& self, double timeout) {
+          [](const PyDeviceOperation& self, double timeout, std::optional<Address> other) {
+            const device::StreamHandle stream = other ? stream_of(*other) : self.pending->stream();
             without_gil(self, [&] {
-              if (timeout < 0) return self.pending->order_before(self.stream);
-              self.pending->wait(std::chrono::duration<double>(timeout));
+              if (timeout >= 0) self.pending->wait(std::chrono::duration<double>(timeout), stream);
+              if (timeout < 0) self.pending->order_before(stream);
             });
           },
-          "timeout"_a = -1.0);
+          "timeout"_a = -1.0, "stream"_a = nb::none());
 
   m.def("look_in_capsule", [](nb::handle capsule) -> std::optional<std::tuple<Address, std::size_t, int>> {
     const Tensor tensor(capsule.ptr());

@@ -213,8 +213,11 @@ class DeviceOperation:
         """Let this stream wait for it. Raises what is known by then."""
 
     def done(self) -> bool: ...
-    def wait(self, timeout: float = -1.0) -> None:
-        """Let the stream wait for it, and the host too if the timeout is not negative. Raises what is known by then."""
+    def wait(self, timeout: float = -1.0, stream: int | None = None) -> None:
+        """Let a stream, by default its own, wait for it, and the host too if the timeout is not negative.
+
+        Raises what is known by then, once the stream is in order.
+        """
 
 def communicator(group: Group, divide: Callable[[int, int], Group], /) -> int:
     """The address of a communicator for `engine/mpi`, which lives as long as the process.

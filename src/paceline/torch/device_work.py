@@ -42,11 +42,12 @@ class DeviceWork(dist.Work):
     def wait(self, timeout: timedelta = _GROUP_TIMEOUT) -> bool:
         """Let the current stream wait for it, and the host too if a timeout is given; return True.
 
-        Raises PeerLost, Mismatch, Timeout or Aborted if it is known by then that it failed.
+        Raises PeerLost, Mismatch, Timeout or Aborted if it is known by then that it failed; the stream waits even so.
         """
+        stream = cuda.stream(self._device)
         if timeout > _GROUP_TIMEOUT:
-            self._operation.wait(timeout.total_seconds())
-        self._operation.order_before(cuda.stream(self._device))
+            self._operation.wait(timeout.total_seconds(), stream)
+        self._operation.order_before(stream)
         return True
 
     def synchronize(self) -> None:
