@@ -42,5 +42,9 @@ inline constexpr std::chrono::milliseconds kLongestDeviceLook{5};
 // Found: by hand: the kernel closes the sockets of a process when that ends. Off by 2: an error that blames the memory
 // of a living rank comes as much later.
 inline constexpr std::chrono::seconds kDeathIsHeard{3};
+// A kernel that another rank has started ends within this time, or never, because its device has failed. Found: by
+// hand: all memory of a device crosses a slot of PCI Express in less. Off by 2: where another rank's device has failed,
+// the error of a call comes as much later.
+inline constexpr std::chrono::seconds kKernelEnds{10};
 
 }  // namespace paceline::calibration

@@ -166,12 +166,18 @@ std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& 
   return pending;
 }
 
-// A call has failed in the middle. What was handed over may still use the buffer, and the stream comes to its end.
+// A call has failed in the middle. What was handed over may still use the buffer, and the stream comes to its end. If
+// it takes nothing any more, its device has failed, and no kernel works.
 void DeviceGroup::settle(StreamHandle caller) noexcept {
-  try_to([&] {
+  Control& control = neighbours_->control();
+  const bool taken = try_to([&] {
     Batch batch;
-    batch.write(neighbours_->control().address_of(neighbours_->control()->finished), calls_);
+    batch.write(control.address_of(control->working), 0);
+    batch.write(control.address_of(control->finished), calls_);
     batch.submit(driver_, stream());
+  });
+  if (!taken) control->working.store(0);
+  try_to([&] {
     before_->record(stream());
     wait_for(driver_, caller, *before_);
   });

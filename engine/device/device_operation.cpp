@@ -4,6 +4,7 @@
 #include <map>
 
 #include "calibration/device.hpp"
+#include "device/parting.hpp"
 
 namespace paceline::device {
 
@@ -32,6 +33,12 @@ std::string DeviceOperation::description() const {
 }
 
 bool DeviceOperation::step() {
+  if (phase_ == Phase::withdrawing) {
+    look_later();
+    if (neighbours_.others_work(call_) && Clock::now() < withdrawal_.latest) return false;
+    Operation::group_failed(withdrawal_.error);
+    return true;
+  }
   if (trouble_ || meeting_ == nullptr) return false;
   try {
     return advance();
@@ -68,7 +75,7 @@ bool DeviceOperation::advance() {
     if (trouble_) return true;
     if (chunks->over()) phase_ = Phase::device;
   }
-  if (phase_ == Phase::device && (call_ == 0 || neighbours_.control().finished(call_))) {
+  if (phase_ == Phase::device && finished()) {
     phase_ = Phase::ended;
     return true;
   }
@@ -180,7 +187,7 @@ void DeviceOperation::look_later() {
   wake = phase_ == Phase::doubting ? doubt_.said_at : Clock::time_point::max();
   if (phase_ == Phase::meeting || phase_ == Phase::doubting) return;
   const auto now = Clock::now();
-  if (now >= deadline && missing().empty()) {
+  if (phase_ != Phase::withdrawing && now >= deadline && missing().empty()) {
     trouble_ = {ErrorKind::timeout, group->name_of(group->rank) + ": the device has not finished the work before " +
                                         description() + " in time"};
     return;
@@ -195,13 +202,15 @@ bool DeviceOperation::has_work() const {
     case Phase::meeting: return meeting_ != nullptr && meeting_->over();
     case Phase::doubting: return Clock::now() >= doubt_.said_at;
     case Phase::serving: return staging_.has_work(*chunks);
-    case Phase::device: return call_ == 0 || neighbours_.control().finished(call_);
+    case Phase::device: return finished();
+    case Phase::withdrawing: return !neighbours_.others_work(call_);
     case Phase::ended: return true;
   }
   return true;
 }
 
 std::vector<int> DeviceOperation::missing() const {
+  if (phase_ == Phase::withdrawing) return {};
   if (phase_ == Phase::meeting) return meeting_ == nullptr ? std::vector<int>() : meeting_->missing();
   const bool serving = phase_ == Phase::serving;
   if (serving && chunks->serving != nullptr) return chunks->serving->missing();
@@ -221,14 +230,38 @@ std::vector<int> DeviceOperation::absent() const {
   return phase_ == Phase::meeting && meeting_ != nullptr ? meeting_->absent() : missing();
 }
 
-// The stream goes on without the others: nothing waits for ever, and what it leaves in the buffers is of no use.
+// Whether the device is through, and no rank has let it go on without its part.
+bool DeviceOperation::finished() const {
+  if (call_ == 0) return true;
+  return neighbours_.control().finished(call_) && !(reaches_others() && neighbours_.withdrawn(call_));
+}
+
+void DeviceOperation::group_failed(const Error& error) {
+  if (over() || phase_ == Phase::withdrawing) return;
+  withdraw(error);
+  if (!reaches_others() || !neighbours_.others_work(call_)) return Operation::group_failed(error);
+  phase_ = Phase::withdrawing;
+  withdrawal_ = {error, Clock::now() + calibration::kKernelEnds};
+  trouble_ = {};
+  deadline = Clock::time_point::max();
+  look_later();
+}
+
+// The host does nothing more for the call, and no other rank begins anything.
+void DeviceOperation::withdraw(const Error& error) {
+  if (call_ == 0) return;
+  if (chunks != nullptr) engine_.host().fail_group(neighbours_.hosts(), error);
+  if (reaches_others() && !neighbours_.control().finished(call_)) neighbours_.withdraw(call_);
+}
+
+// The stream goes on without the others: nothing waits for ever, and what it leaves in the buffers is of no use. Where
+// the group is not there any more when other ranks are through, that is waited for here.
 void DeviceOperation::let_go(const Error& error) {
   if (call_ == 0) return;
-  if (chunks != nullptr) {
-    engine_.host().fail_group(neighbours_.hosts(), error);
-    staging_.release(*chunks);
-    if (direct == nullptr) return;
-  }
+  withdraw(error);
+  if (chunks != nullptr) staging_.release(*chunks);
+  if (!reaches_others()) return;
+  if (phase_ != Phase::withdrawing) comes_true([this] { return !neighbours_.others_work(call_); });
   Control& control = neighbours_.control();
   if (direct != nullptr && control.prepared(call_).load() != call_) control.prepared(call_).store(call_);
   neighbours_.signals().release(call_);

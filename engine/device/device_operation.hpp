@@ -1,6 +1,11 @@
 // The host's part of a call: the ranks compare what they do, tell each other where their buffers lie, and, where their
 // devices do not reach each other, combine the data. It is an operation of the engine's loop, and stays one until the
 // device has done its part: a rank that is lost meanwhile fails it, and the stream is let go on.
+//
+// If it fails, other ranks may be in the middle of it, or come to it later. It marks the call where their streams read
+// that (control.hpp), and is over once none of their kernels may still be in this rank's memory: neither its caller nor
+// what comes after this rank's stream gets the memory before. In the same way a rank whose device has come to the end
+// learns whether others have left it alone there.
 #pragma once
 
 #include <memory>
@@ -38,13 +43,14 @@ class DeviceOperation final : public Operation {
   std::uint32_t call() const { return call_; }
 
   bool step() override;
+  void group_failed(const Error& error) override;
   bool complete() const override { return phase_ == Phase::ended; }
   std::string description() const override;
   std::vector<int> missing() const override;
   std::vector<int> absent() const override;
   bool has_work() const override;
-  // Nobody needs to hear at once that the device is through.
-  bool patient() const override { return phase_ == Phase::device; }
+  // Nobody needs to hear at once that a device is through.
+  bool patient() const override { return phase_ == Phase::device || phase_ == Phase::withdrawing; }
 
  protected:
   void begin() override {}
@@ -52,7 +58,7 @@ class DeviceOperation final : public Operation {
   void clear() override {}
 
  private:
-  enum class Phase : std::uint8_t { meeting, doubting, serving, device, ended };
+  enum class Phase : std::uint8_t { meeting, doubting, serving, device, withdrawing, ended };
 
   bool advance();
   void agree();
@@ -63,6 +69,9 @@ class DeviceOperation final : public Operation {
   // Returns where `part` of what rank `from` shows is found here, if it is as long as this rank expects.
   std::optional<Address> find(int from, const Part& part, std::size_t bytes);
   void doubt(int rank, const DriverError& error);
+  bool reaches_others() const { return direct != nullptr || choice.path == Path::one_shot; }
+  bool finished() const;
+  void withdraw(const Error& error);
   void look_later();
 
   Engine& engine_;
@@ -79,6 +88,11 @@ class DeviceOperation final : public Operation {
     Error error;
     Clock::time_point said_at;
   } doubt_;
+  // While it withdraws: the failure of the group.
+  struct {
+    Error error;
+    Clock::time_point latest;
+  } withdrawal_;
 };
 
 }  // namespace paceline::device

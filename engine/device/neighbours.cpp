@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <random>
-#include <thread>
 #include <utility>
 
 #include "calibration/device.hpp"
@@ -11,10 +10,9 @@
 namespace paceline::device {
 namespace {
 
-constexpr auto kParting = std::chrono::seconds(1);
 constexpr std::size_t kTrialAt = 2 * calibration::kDeviceOneShot;  // behind the data of two calls
 constexpr std::size_t kParametersAt = kTrialAt + calibration::kDeviceTrials.back();
-constexpr std::size_t kScratch = kParametersAt + kMostRanges * sizeof(Parameters);
+constexpr std::size_t kScratch = kParametersAt + sizeof(Head) + kMostRanges * sizeof(Parameters);
 
 std::uint64_t random_channel() {
   std::random_device device;
@@ -37,16 +35,6 @@ std::size_t most_together(const Group& group) {
   std::ptrdiff_t most = 0;
   for (const int machine : group.machines) most = std::max(most, std::ranges::count(group.machines, machine));
   return static_cast<std::size_t>(most);
-}
-
-template <typename Condition>
-bool comes_true(Condition&& condition) {
-  const auto deadline = Clock::now() + kParting;
-  while (!condition()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(calibration::kDeviceLook);
-  }
-  return true;
 }
 
 }  // namespace
@@ -124,9 +112,10 @@ void Neighbours::prepare(Introduction& mine) {
   const auto& arena = engine_.host().arena();
   try {
     stream_ = std::make_unique<Stream>(driver);
-    control_ = std::make_unique<Control>(driver, arena, group_.on_one_machine() ? 1 : kMostRanges);
+    control_ = std::make_unique<Control>(driver, arena, kernels());
     signals_ = std::make_unique<Signals>(driver, arena, group_, near_);
     mine.signals = signals_->offset();
+    mine.control = control_->offset();
   } catch (const DriverError& error) {
     mine.failed.set(error.what());
     return;
@@ -159,9 +148,6 @@ std::string Neighbours::obstacle(const std::vector<Introduction>& all, std::size
 // Says why not if a rank's memory cannot be opened. The driver opens memory of another device if the devices reach each
 // other, by NVLink or PCIe; this process need not see that device.
 std::string Neighbours::open(const std::vector<Introduction>& all) {
-  std::vector<std::uint64_t> offsets;
-  offsets.reserve(all.size());
-  for (const Introduction& one : all) offsets.push_back(one.signals);
   for (const int near : near_) {
     const auto from = static_cast<std::size_t>(near);
     if (near == group_.rank) continue;
@@ -172,11 +158,32 @@ std::string Neighbours::open(const std::vector<Introduction>& all) {
       return "the memory of rank " + std::to_string(from) + (other ? " on another device: " : ": ") + error.what();
     }
   }
-  signals_->open([&] {
-    const auto lock = engine_.host().enter();
-    return signals_->find(offsets);
-  }());
+  open_words(all);
   return {};
+}
+
+// Finds what other ranks near this one have in their arenas.
+void Neighbours::open_words(const std::vector<Introduction>& all) {
+  std::vector<std::uint64_t> offsets;
+  offsets.reserve(all.size());
+  for (const Introduction& one : all) offsets.push_back(one.signals);
+  std::vector<std::byte*> words;
+  {
+    const auto lock = engine_.host().enter();
+    words = signals_->find(offsets);
+    for (const int near : near_) {
+      if (near == group_.rank) continue;
+      const auto rank = static_cast<std::size_t>(near);
+      const Link* const link = group_.members[rank].link;
+      const PeerArena* const arena = link != nullptr ? link->arena() : nullptr;
+      std::byte* const memory = arena != nullptr && all[rank].control % kPage == 0
+                                    ? arena->at(all[rank].control, ControlMemory::bytes(kernels()))
+                                    : nullptr;
+      if (memory == nullptr) throw DriverError("cuMemHostRegister", Result::invalid_value, "memory that is not here");
+      others_.push_back({rank, ControlMemory(memory, kernels())});
+    }
+  }
+  signals_->open(words);
 }
 
 // Its plans are those of the caller's group, because it carries the same data.
@@ -188,6 +195,19 @@ void Neighbours::make_hosts(std::uint64_t channel) {
   hosts_ = engine_.host().make_group(channel, group_.rank, peers, group_.timeout, group_.plans);
   hosts_->use = Group::Use::data;
   hosts_->machines = group_.machines;
+}
+
+// Both sides of a mark and of a look are in one order on all CPUs and, by the order of a stream, on the device.
+void Neighbours::withdraw(std::uint32_t call) const {
+  for (const Other& other : others_) other.control.withdrawn(call).store(call);
+}
+
+// What a rank had on its device ends with its process.
+bool Neighbours::others_work(std::uint32_t call) const {
+  return std::ranges::any_of(others_, [&](const Other& other) {
+    const Link* const link = group_.members[other.rank].link;
+    return link != nullptr && !link->lost() && other.control->working.load() == call;
+  });
 }
 
 void Neighbours::leave(std::uint32_t last) {

@@ -44,9 +44,17 @@ class Neighbours {
   Address scratch(std::size_t rank) const { return scratch_[rank]; }
   // Memory of this rank that the others map, of as many bytes as the largest trial.
   Address trial() const;
-  // Where parameters lie that the host completes after the kernels of a call were handed over.
+  // Where parameters lie that the host completes after the kernels of a call were handed over, with their head.
   Address parameters() const;
   PeerMemory& memory() { return memory_; }
+
+  // What follows is for a caller with the engine's lock, and also where the ranks do not reach each other.
+  // A call has failed here: kernels of other ranks that have yet to start for it leave this rank's memory alone.
+  void withdraw(std::uint32_t call) const;
+  // Whether a kernel that another rank has started for it may still be in this rank's memory.
+  bool others_work(std::uint32_t call) const;
+  // Whether it has failed on another rank. The reason follows over the links.
+  bool withdrawn(std::uint32_t call) const { return control_->withdrawn(call).load() == call; }
 
   // Waits a moment until this rank's stream has come to the end of `last`, and no rank uses this one's memory any more.
   void leave(std::uint32_t last);
@@ -57,6 +65,8 @@ class Neighbours {
   void prepare(Introduction& mine);
   std::string obstacle(const std::vector<Introduction>& all, std::size_t together) const;
   std::string open(const std::vector<Introduction>& all);
+  void open_words(const std::vector<Introduction>& all);
+  std::size_t kernels() const { return group_.on_one_machine() ? 1 : kMostRanges; }
   std::string opened_everywhere(const std::vector<Introduction>& all);
   void make_hosts(std::uint64_t channel);
   bool all_have_left();
@@ -71,6 +81,12 @@ class Neighbours {
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Control> control_;
   std::unique_ptr<Signals> signals_;
+  // Of ranks near this one, once they reach each other.
+  struct Other {
+    std::size_t rank;
+    ControlMemory control;
+  };
+  std::vector<Other> others_;
   std::shared_ptr<Group> hosts_;
   std::vector<Address> scratch_;  // by rank
   bool scratch_kept_ = false;     // a peer may still use it: it is given back with the process

@@ -30,6 +30,7 @@ struct Introduction {
   Uuid device;
   Shown scratch;
   std::uint64_t signals = 0;  // where they lie in its arena
+  std::uint64_t control = 0;  // likewise
   std::uint64_t channel = 0;  // of a group for the host's part of the work, if this is the first rank
   Words unreachable;          // why others cannot work in its memory, if they cannot
   Words failed;               // why nothing works here, if nothing does

@@ -1,6 +1,7 @@
 // What the kernel of a call takes: one that combines, or one that copies.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,15 +13,23 @@ namespace paceline::device {
 // Ranges of a buffer that a rank combines at most, where the ranks of each machine come first.
 inline constexpr std::size_t kMostRanges = 8;
 
+// Lies before the parameters of the kernels of a call.
+struct alignas(std::uint64_t) Head {
+  std::atomic<std::uint32_t> withdrawn;  // see Later
+};
+
 struct Parameters {
   ReduceParameters reduce;
   CopyParameters copy;
 
-  // Those of a kernel that finds the others in memory of the device when it starts.
-  static Parameters at(Address later) {
+  // Those of the kernel with this index of a call that finds the others in memory of the device when it starts, behind
+  // a head.
+  static Parameters at(Address head, std::size_t index, std::uint32_t call) {
+    const auto* const withdrawn = reinterpret_cast<const std::uint32_t*>(head + offsetof(Head, withdrawn));
+    const auto* const there = reinterpret_cast<const Parameters*>(head + sizeof(Head)) + index;
     Parameters all{};
-    all.reduce.later = reinterpret_cast<const ReduceParameters*>(later + offsetof(Parameters, reduce));
-    all.copy.later = reinterpret_cast<const CopyParameters*>(later + offsetof(Parameters, copy));
+    all.reduce.later = {&there->reduce, withdrawn, call};
+    all.copy.later = {&there->copy, withdrawn, call};
     return all;
   }
 

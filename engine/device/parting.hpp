@@ -1,5 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <thread>
+
+#include "calibration/device.hpp"
 #include "device/driver.hpp"
 #include "failure/error.hpp"
 
@@ -16,6 +20,18 @@ bool try_to(Work&& work) {
   } catch (const Failure&) {
     return false;
   }
+}
+
+// Waits a moment for a condition, which nobody rings for. Returns whether it has come true.
+template <typename Condition>
+bool comes_true(Condition&& condition) {
+  constexpr auto kParting = std::chrono::seconds(1);
+  const auto deadline = std::chrono::steady_clock::now() + kParting;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(calibration::kDeviceLook);
+  }
+  return true;
 }
 
 }  // namespace paceline::device

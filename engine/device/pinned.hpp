@@ -44,10 +44,14 @@ class Registered {
 class Pinned {
  public:
   Pinned(const Driver& driver, const std::shared_ptr<Arena>& arena, std::size_t bytes)
-      : memory_(arena, rounded_up(bytes, kPage) + kPage), pages_(driver, first_page(), rounded_up(bytes, kPage)) {}
+      : arena_(arena),
+        memory_(arena, rounded_up(bytes, kPage) + kPage),
+        pages_(driver, first_page(), rounded_up(bytes, kPage)) {}
 
   std::byte* data() const { return pages_.data(); }
   Address address_of(const void* inside) const { return pages_.address_of(inside); }
+  // Where it lies in the arena.
+  std::uint64_t offset() const { return arena_->offset_of(data()); }
 
  private:
   std::byte* first_page() const {
@@ -55,6 +59,7 @@ class Pinned {
     return memory_.data() + (rounded_up(begin, kPage) - begin);
   }
 
+  std::shared_ptr<Arena> arena_;
   ArenaMemory memory_;
   Registered pages_;
 };

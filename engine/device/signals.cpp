@@ -6,11 +6,7 @@ namespace paceline::device {
 
 Signals::Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, const Group& group,
                  const std::vector<int>& near)
-    : driver_(driver),
-      group_(group),
-      rank_(static_cast<std::size_t>(group.rank)),
-      own_(driver, arena, bytes()),
-      offset_(arena->offset_of(own_.data())) {
+    : driver_(driver), group_(group), rank_(static_cast<std::size_t>(group.rank)), own_(driver, arena, bytes()) {
   std::memset(own_.data(), 0, bytes());
   for (const int rank : near)
     if (rank != group.rank) others_.push_back(static_cast<std::size_t>(rank));

@@ -31,7 +31,7 @@ class Signals {
   // near: the ranks of the group on this machine, which tell each other.
   Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, const Group& group, const std::vector<int>& near);
   // Where this rank's words lie in its arena: the others need it to `find` them.
-  std::uint64_t offset() const { return offset_; }
+  std::uint64_t offset() const { return own_.offset(); }
   // Returns the words of each other rank near this one, null if they are not here. offsets: of all ranks of the group.
   // The engine's lock must be held, since it may end the links.
   std::vector<std::byte*> find(const std::vector<std::uint64_t>& offsets) const;
@@ -65,7 +65,6 @@ class Signals {
   const std::size_t rank_;
   std::vector<std::size_t> others_;  // near, without this one
   Pinned own_;
-  const std::uint64_t offset_;
   std::vector<std::unique_ptr<Registered>> theirs_;  // in the order of `others_`
 };
 

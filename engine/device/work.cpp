@@ -80,9 +80,10 @@ void Work::direct(const Call& call, const DeviceOperation& operation) {
     move(block.data, direct.window == 0 ? block.data : next, block.count, call);
     next += call.bytes(block);
   }
-  give(operation);
+  Batch batch = given(operation);
+  enter(batch, operation.call());
   if (!call.output.empty()) {
-    Parameters parameters = Parameters::at(neighbours_.parameters());
+    Parameters parameters = Parameters::at(neighbours_.parameters(), 0, operation.call());
     launch(direct.call, parameters);
   }
   take_back(call, operation);
@@ -95,20 +96,22 @@ void Work::by_machine(const Call& call, const DeviceOperation& operation) {
   const MachineParts& parts = *operation.chunks->parts;
   const Block buffer = operation.direct->call.input[0];
   move(call.input[0].data, buffer.data, buffer.count, call);
-  give(operation);
+  Batch batch = given(operation);
+  enter(batch, operation.call());
   const auto kernel = [&](std::size_t index) {
-    return Parameters::at(neighbours_.parameters() + index * sizeof(Parameters));
+    return Parameters::at(neighbours_.parameters(), index, operation.call());
   };
   std::size_t range = 0;
   for (const auto& [begin, end] : parts.in_buffer(neighbours_.hosts().rank)) {
     Parameters parameters = kernel(range++);
     if (neighbours_.near().size() > 1) reduce(call, end - begin, parameters.reduce);
   }
+  leave(batch);
+  batch.submit(driver_, stream());
   staging_.hand_over(*operation.chunks, stream());
-  Batch batch;
   signals.tell(batch, Signals::Kind::settled, operation.call());
   signals.await(batch, Signals::Kind::settled, operation.call());
-  batch.submit(driver_, stream());
+  enter(batch, operation.call());
   std::vector<std::size_t> taken;  // the elements of the longest range that each kernel copies
   std::size_t part = 0;
   for (const int from : neighbours_.near()) {
@@ -126,23 +129,37 @@ void Work::by_machine(const Call& call, const DeviceOperation& operation) {
 }
 
 // The others may read this rank's memory, and it waits until it may read theirs and knows where that is.
-void Work::give(const DeviceOperation& operation) {
+Batch Work::given(const DeviceOperation& operation) const {
   const std::uint32_t number = operation.call();
   const Control& control = neighbours_.control();
   Batch batch;
   neighbours_.signals().tell(batch, Signals::Kind::given, number);
   batch.wait(control.address_of(control.prepared(number)), number);
   neighbours_.signals().await(batch, Signals::Kind::given, number);
+  return batch;
+}
+
+// Kernels follow that work in memory of other ranks: their hosts see that this stream has come so far, or it sees that
+// they have withdrawn the call. See control.hpp.
+void Work::enter(Batch& batch, std::uint32_t number) {
+  const Control& control = neighbours_.control();
+  batch.write(control.address_of(control->working), number);
   batch.submit(driver_, stream());
-  const auto complete = control.parameters(number);
-  driver_.check(driver_.copy_to_device(neighbours_.parameters(), complete.data(), complete.size_bytes(), stream()),
+  const auto complete = control.slot(number);
+  driver_.check(driver_.copy_to_device(neighbours_.parameters(), complete.data(), complete.size(), stream()),
                 "cuMemcpyHtoDAsync");
+}
+
+void Work::leave(Batch& batch) const {
+  const Control& control = neighbours_.control();
+  batch.write(control.address_of(control->working), 0);
 }
 
 // When all have read what they need, an all-reduce copies back what lies in a window.
 void Work::take_back(const Call& call, const DeviceOperation& operation) {
   const DeviceOperation::Direct& direct = *operation.direct;
   Batch batch;
+  leave(batch);
   neighbours_.signals().tell(batch, Signals::Kind::taken, operation.call());
   neighbours_.signals().await(batch, Signals::Kind::taken, operation.call());
   batch.submit(driver_, stream());

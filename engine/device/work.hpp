@@ -40,7 +40,9 @@ class Work {
   void one_shot(const Call& call, std::uint32_t number);
   void direct(const Call& call, const DeviceOperation& operation);
   void by_machine(const Call& call, const DeviceOperation& operation);
-  void give(const DeviceOperation& operation);
+  Batch given(const DeviceOperation& operation) const;
+  void enter(Batch& batch, std::uint32_t number);
+  void leave(Batch& batch) const;
   void take_back(const Call& call, const DeviceOperation& operation);
   void launch(const Call& call, Parameters& parameters);
   void reduce(const Call& call, std::size_t count, ReduceParameters& parameters);

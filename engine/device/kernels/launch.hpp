@@ -19,6 +19,16 @@ namespace paceline::device {
 
 inline constexpr std::size_t kMostInputs = 8;  // buffers that one kernel reads, and that it writes
 
+// What a kernel is handed over with whose other parameters the host completes later: where those lie, complete when it
+// starts, or null if it has all of its own. Beside them lies a word with the number of a call that has failed
+// somewhere, whose memory its kernel leaves alone.
+template <typename Parameters>
+struct Later {
+  const Parameters* parameters;
+  const std::uint32_t* withdrawn;
+  std::uint32_t call;
+};
+
 // out[j][i] = in[0][i] op in[1][i] op ... op in[inputs - 1][i], divided by `divisor`, for all j: the bits of
 // `Kernels::reduce_to_all`, but for those of a NaN. An input may be an output itself. One output makes it a one-shot
 // all-reduce of one rank or, on a part of the buffer, the reduce-scatter of a two-shot one; all ranks' outputs make it
@@ -30,7 +40,7 @@ struct ReduceParameters {
   double divisor;       // a whole number, below 2^31
   std::uint32_t inputs;
   std::uint32_t outputs;
-  const ReduceParameters* later;  // null, or where the other parameters lie, which are complete when the kernel starts
+  Later<ReduceParameters> later;
 };
 
 // out[i] = in[i] * factor; floats only. `out` may be `in`.
@@ -47,7 +57,7 @@ struct CopyParameters {
   std::byte* to[kMostInputs];
   std::uint64_t bytes[kMostInputs];
   std::uint32_t parts;
-  const CopyParameters* later;  // as of ReduceParameters
+  Later<CopyParameters> later;
 };
 
 // Encodes `elements` float32 at `in` to `out`, which has room for `encoded_bound` bytes: the bytes of `encode` and,

@@ -76,16 +76,19 @@ TEST(a_rank_that_is_lost_while_its_device_works) {
 TEST(an_abort_lets_the_streams_go_on) {
   run({.size = 2}, [](DeviceRank& self) {
     self.on_device();
-    self.meet();
     const DeviceValues<float> values(self, kLarge);
+    TestStream stream(self);
+    if (self.rank() == 1) stream.hold();
+    const auto pending = all_reduce(self, values.call(DType::float32, Op::sum, stream.get()));
     if (self.rank() == 0) {
-      const auto pending = all_reduce(self, values.call(DType::float32));
       pending->order_before(nullptr);
+      self.meet();
       self.engine().abort(*self.group(), "enough");
       finish(self);
       CHECK(failure_of([&] { pending->order_before(nullptr); }).kind == ErrorKind::aborted);
     } else {
-      const Error error = failed(self, values.call(DType::float32));
+      self.meet();
+      const Error error = failure_of([&] { pending->wait(std::chrono::seconds(30)); });
       CHECK(error.kind == ErrorKind::aborted && contains(error.message, "enough"));
     }
   });

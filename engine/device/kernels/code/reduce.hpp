@@ -96,9 +96,19 @@ struct Reduction {
   }
 };
 
+// Returns the parameters of a kernel, or null if nothing of it is wanted any more.
+template <typename Parameters>
+PACELINE_DEVICE const Parameters* wanted(const Parameters& given) {
+  const Later<Parameters>& later = given.later;
+  if (later.parameters == nullptr) return &given;
+  return *later.withdrawn == later.call ? nullptr : later.parameters;
+}
+
 template <typename T, typename F>
 PACELINE_DEVICE void reduce(const ReduceParameters& given) {
-  const ReduceParameters& p = given.later == nullptr ? given : *given.later;
+  const ReduceParameters* const found = wanted(given);
+  if (found == nullptr) return;
+  const ReduceParameters& p = *found;
   unsigned differs = 0;
   for (unsigned k = 1; k < p.inputs; ++k) differs |= misalignment(p.in[k], kVector) ^ misalignment(p.in[0], kVector);
   for (unsigned k = 0; k < p.outputs; ++k) differs |= misalignment(p.out[k], kVector) ^ misalignment(p.in[0], kVector);
@@ -135,7 +145,9 @@ struct Copying {
 };
 
 PACELINE_DEVICE void copy(const CopyParameters& given) {
-  const CopyParameters& p = given.later == nullptr ? given : *given.later;
+  const CopyParameters* const found = wanted(given);
+  if (found == nullptr) return;
+  const CopyParameters& p = *found;
   PACELINE_ROLLED
   for (unsigned k = 0; k < p.parts; ++k) {
     const bool congruent = misalignment(p.from[k], kVector) == misalignment(p.to[k], kVector);

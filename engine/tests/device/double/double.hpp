@@ -29,6 +29,8 @@ namespace paceline::device::fake {
 // Returns the result that a test wants this call to have, or success; counts the call. Each function of the driver
 // begins with this.
 Result called(const char* function);
+// A kernel begins: waits while a test holds it.
+void kernel_begins();
 
 // By which processes see whether they have the same device.
 std::atomic<unsigned char>& own_number();

@@ -192,6 +192,7 @@ Result cuLaunchKernel(FunctionHandle function, unsigned grid_x, unsigned grid_y,
   const auto* first = static_cast<const std::byte*>(parameters[0]);
   const std::vector<std::byte> given(first, first + parameter_bytes(function->name));
   stream_of(stream).add([=, name = function->name, copy = given]() mutable {
+    kernel_begins();
     void* all[] = {copy.data()};
     run_on_host(name, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes, all);
   });

@@ -16,6 +16,8 @@ std::multimap<std::string, Wish> wishes;
 std::mutex held_mutex;
 std::condition_variable released;
 bool held = false;
+bool kernels_held = false;
+int kernels_waiting = 0;
 
 }  // namespace
 
@@ -30,6 +32,13 @@ Result called(const char* function) {
     return result;
   }
   return Result::success;
+}
+
+void kernel_begins() {
+  std::unique_lock lock(held_mutex);
+  ++kernels_waiting;
+  released.wait(lock, [] { return !kernels_held; });
+  --kernels_waiting;
 }
 
 Result make(std::size_t bytes, Kind kind, Address* address);
@@ -89,7 +98,18 @@ void double_hold(void* stream) {
 void double_release() {
   const std::lock_guard lock(held_mutex);
   held = false;
+  kernels_held = false;
   released.notify_all();
+}
+
+void double_hold_kernels() {
+  const std::lock_guard lock(held_mutex);
+  kernels_held = true;
+}
+
+int double_kernels_held() {
+  const std::lock_guard lock(held_mutex);
+  return kernels_held ? kernels_waiting : 0;
 }
 
 void double_capture(void* stream) { stream_of(static_cast<StreamHandle>(stream)).captures = true; }

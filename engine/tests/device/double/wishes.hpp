@@ -20,6 +20,9 @@ void double_reach(bool others);
 // Work that goes to the stream from now on waits until `double_release` is called, as if a kernel ran for long.
 void double_hold(void* stream);
 void double_release();
+// Kernels that start from now on wait until `double_release` is called; how many do.
+void double_hold_kernels();
+int double_kernels_held();
 // The stream records a graph from now on.
 void double_capture(void* stream);
 }
