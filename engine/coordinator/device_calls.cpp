@@ -68,6 +68,7 @@ void DeviceCalls::close() {
   const std::lock_guard only(closing_);
   if (thread_.joinable()) thread_.join();
   last_spare_.reset();
+  if (on_device_ != nullptr && !on_device_->close()) spares_.clear();  // they stay until the process ends
   on_device_.reset();
   if (entry_ == nullptr) return;
   device::try_to([&] {

@@ -69,6 +69,8 @@ class Control final : public ControlMemory {
   Address address_of(const Word& word) const { return pinned_->address_of(&word); }
   // Where it lies in this rank's arena.
   std::uint64_t offset() const { return pinned_->offset(); }
+  // Other ranks may still write there.
+  void retire() { pinned_->retire(); }
 
  private:
   Control(std::unique_ptr<Pinned> pinned, std::size_t kernels)

@@ -8,7 +8,6 @@
 
 #include "calibration/device.hpp"
 #include "device/check.hpp"
-#include "device/part.hpp"
 #include "device/parting.hpp"
 #include "device/trials.hpp"
 #include "progress/times.hpp"
@@ -72,28 +71,36 @@ double DeviceGroup::timed(Path path, std::size_t bytes) {
   return std::max(1.0, passed.count());
 }
 
-// The stream need not wait for calls that are not over. If it does not come to its end even so, what it uses must stay.
-void DeviceGroup::close() {
+// The stream need not wait for calls that are not over. If it does not come to its end even so, what it uses must stay,
+// and so must what other ranks use.
+bool DeviceGroup::close() {
   if (engine_->host().inherited()) {  // the device serves no forked child, which gives nothing back
     std::ignore = staging_.release();
     std::ignore = neighbours_.release();
-    return;
+    return false;
   }
   const std::lock_guard only(mutex_);
-  if (neighbours_ == nullptr) return;
+  if (neighbours_ == nullptr) return left_together_;
+  left_together_ = false;
   try_to([&] {  // or the context is gone, and everything with it
     const Current current(driver_, device_->context());
-    neighbours_->leave(calls_);
-    {
+    left_together_ = neighbours_->leave(calls_);
+    const auto over = [&] {
+      return std::ranges::all_of(under_way_, [&](const auto& operation) { return engine_->is_over(*operation); });
+    };
+    if (!over()) {
       const auto lock = engine_->host().enter();
-      for (const auto& operation : under_way_) operation->fail({ErrorKind::aborted, "its group was closed"});
+      const std::string name = group_->name_of(group_->rank);
+      engine_->host().fail_group(*group_, {ErrorKind::aborted, name + " has left the device while a call was under way",
+                                           group_->members[rank()].description});
     }
-    if (!neighbours_->ended(calls_)) {
+    if (!comes_true([&] { return over() && neighbours_->control().finished(calls_); })) {
+      left_together_ = false;
       std::ignore = staging_.release();
       std::ignore = neighbours_.release();
       return;
     }
-    if (window_.length > 0) {
+    if (window_.length > 0 && left_together_) {
       pointers_.forget(window_.base);
       driver_.free(window_.base);
     }
@@ -102,6 +109,7 @@ void DeviceGroup::close() {
     staging_.reset();
     neighbours_.reset();
   });
+  return left_together_;
 }
 
 // Carries out work whose failure the other ranks must hear of.
@@ -114,6 +122,16 @@ void DeviceGroup::attempt(const std::string& what, Work&& work) {
     engine_->abort(*group_, reason);
     throw Failure(ErrorKind::aborted, group_->name_of(group_->rank) + ": " + reason);
   }
+}
+
+// Where a call has failed, streams may still be in what it used, which nothing may use again.
+void DeviceGroup::check_open(const Call& call) const {
+  const auto lock = engine_->host().enter();
+  const Error& error = group_->error;
+  if (!error) return;
+  group_->raised = true;
+  const std::string asked = describe(call.fingerprint(), group_->sequence()) + " on the device";
+  throw Failure({error.kind, asked + " cannot start: " + error.message, error.culprit}, asked);
 }
 
 // Words in pinned memory serve one call after the other, see Signals.
@@ -144,6 +162,7 @@ std::optional<MachineFirst> DeviceGroup::machine_first(const Call& call) const {
 std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& choice, const MachineFirst* machines) {
   const Current current(driver_, device_->context());
   make_room();
+  check_open(call);
   const std::string what = std::string(kCollectiveNames[static_cast<std::size_t>(call.collective)]) + " on the device";
   // Arguments that will not do are the caller's mistake: no rank hears of them.
   attempt(what, [&] { check(call, *device_, pointers_); });
@@ -220,72 +239,6 @@ std::shared_ptr<DeviceOperation> DeviceGroup::begin(const Call& call, const Mach
   calls_ = std::max(calls_, number);
   under_way_.push_back(operation);
   return operation;
-}
-
-// Tells in the notice where the others find what this rank gives them: where it lies, if they can map that and find
-// there what they need, and otherwise in the window.
-std::unique_ptr<DeviceOperation::Direct> DeviceGroup::show(const Call& call, Notice& notice) {
-  auto direct = std::make_unique<DeviceOperation::Direct>(DeviceOperation::Direct{.call = call});
-  std::vector<Block>& shown = direct->call.input;
-  Memory memory;
-  std::size_t bytes = 0;
-  bool mapped = call.op != Op::premul_sum || call.collective == Collective::all_reduce;
-  for (const Block& block : shown) {
-    if (block.count == 0) continue;
-    if (bytes == 0) memory = pointers_.find(block.data);
-    mapped = mapped && memory.kind == Kind::device && memory.holds(block.data, call.bytes(block));
-    bytes += call.bytes(block);
-  }
-  if (bytes > 0 && !mapped) {
-    Address next = direct->window = window(bytes);
-    memory = window_;
-    for (Block& block : shown) {
-      block.data = next;
-      next += call.bytes(block);
-    }
-  }
-  if (bytes > 0) notice.shown = shown_.show(memory);
-  direct->base = memory.base;
-  direct->to_all = call.collective == Collective::all_reduce;
-  if (last_.path == Path::by_machine) {
-    direct->call.output = shown;
-    const Address begin = shown[0].data - memory.base;
-    notice.given[0] = {begin, begin + bytes};
-    return direct;
-  }
-  if (last_.path == Path::two_shot) {
-    const Address data = shown[0].data;
-    const std::size_t width = size_of(call.dtype);
-    shown.clear();
-    for (std::size_t to = 0; to < size(); ++to) {
-      const Part part = part_of(bytes, to, size());
-      shown.push_back({data + part.begin, part.size() / width});
-    }
-    direct->call.output = {shown[rank()]};
-  }
-  for (std::size_t to = 0; to < size(); ++to) {
-    const Block block = direct->call.given_to(static_cast<int>(to));
-    if (block.count == 0) continue;
-    const Address begin = block.data - memory.base;
-    notice.given[to] = {begin, begin + call.bytes(block)};
-  }
-  return direct;
-}
-
-// Returns memory of so many bytes that the others can map.
-Address DeviceGroup::window(std::size_t bytes) {
-  if (window_.length >= bytes) return window_.base;
-  Address fresh = 0;
-  driver_.check(driver_.allocate(&fresh, bytes), "cuMemAlloc");
-  if (window_.length > 0) {
-    // Earlier calls use it, on other ranks too.
-    if (!under_way_.empty()) engine_->wait(*under_way_.back(), std::chrono::duration<double>(-1));
-    pointers_.forget(window_.base);
-    driver_.free(window_.base);
-  }
-  window_ = pointers_.find(fresh);
-  pointers_.add_own(window_);
-  return fresh;
 }
 
 }  // namespace paceline::device

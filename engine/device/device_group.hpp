@@ -30,9 +30,10 @@ class DeviceGroup {
   DeviceGroup(const DeviceGroup&) = delete;
   DeviceGroup& operator=(const DeviceGroup&) = delete;
 
-  // Leaves the group: waits a moment until the device is through and all ranks have left. It must come before the
-  // engine closes; further calls throw Failure (invalid).
-  void close();
+  // Leaves the group: waits a moment until the device is through and all ranks have left. If a call is still under way
+  // then, the group fails. It must come before the engine closes; further calls throw Failure (invalid). Returns
+  // whether no rank uses memory any more that calls have used.
+  bool close();
   bool closed() const { return neighbours_ == nullptr; }
   const Group& group() const { return *group_; }
 
@@ -58,6 +59,7 @@ class DeviceGroup {
   std::optional<MachineFirst> machine_first(const Call& call) const;
   // machines: the plan, where those come first.
   std::shared_ptr<Pending> carry_out(const Call& call, const Choice& choice, const MachineFirst* machines = nullptr);
+  void check_open(const Call& call) const;
   void make_room();
   std::shared_ptr<DeviceOperation> begin(const Call& call, const MachineFirst* machines);
   std::unique_ptr<DeviceOperation::Direct> show(const Call& call, Notice& notice);
@@ -77,6 +79,7 @@ class DeviceGroup {
   std::unique_ptr<Event> before_;
   ShownMemory shown_;
   Memory window_;  // of this rank, for what others take that they cannot map; none if it has no length
+  bool left_together_ = true;
   std::mutex mutex_;
   std::deque<std::shared_ptr<DeviceOperation>> under_way_;
   std::uint32_t calls_ = 0;

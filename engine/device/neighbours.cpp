@@ -96,8 +96,13 @@ Neighbours::~Neighbours() {
     const auto lock = engine_.host().enter();
     engine_.host().drop_group(*hosts_);
   }
+  if (shown_kept_) {
+    if (control_ != nullptr) control_->retire();
+    if (signals_ != nullptr) signals_->retire();
+    return;
+  }
   const Address own = scratch_[static_cast<std::size_t>(group_.rank)];
-  if (own == 0 || scratch_kept_) return;
+  if (own == 0) return;
   pointers_.forget(own);
   device_.driver().free(own);
 }
@@ -210,14 +215,11 @@ bool Neighbours::others_work(std::uint32_t call) const {
   });
 }
 
-void Neighbours::leave(std::uint32_t last) {
+bool Neighbours::leave(std::uint32_t last) {
   bool together = false;
-  if (ended(last)) try_to([&] { together = all_have_left(); });
-  scratch_kept_ = !together;
-}
-
-bool Neighbours::ended(std::uint32_t last) const {
-  return comes_true([&] { return control_->finished(last); });
+  if (comes_true([&] { return control_->finished(last); })) try_to([&] { together = all_have_left(); });
+  shown_kept_ = !together;
+  return together;
 }
 
 // Afterwards the streams of all ranks have come to their end. Ranks that have not left call other collectives

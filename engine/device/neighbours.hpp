@@ -57,9 +57,8 @@ class Neighbours {
   bool withdrawn(std::uint32_t call) const { return control_->withdrawn(call).load() == call; }
 
   // Waits a moment until this rank's stream has come to the end of `last`, and no rank uses this one's memory any more.
-  void leave(std::uint32_t last);
-  // Waits a moment for the stream alone. Returns whether it has; else nothing of this may be destroyed.
-  bool ended(std::uint32_t last) const;
+  // Returns whether it is so; else what this rank has shown to others must stay.
+  bool leave(std::uint32_t last);
 
  private:
   void prepare(Introduction& mine);
@@ -89,7 +88,7 @@ class Neighbours {
   std::vector<Other> others_;
   std::shared_ptr<Group> hosts_;
   std::vector<Address> scratch_;  // by rank
-  bool scratch_kept_ = false;     // a peer may still use it: it is given back with the process
+  bool shown_kept_ = false;       // a peer may still use what this rank has shown: it is given back with the process
   std::string unreachable_;
   bool machines_reach_ = false;
   bool share_device_ = false;

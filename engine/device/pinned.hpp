@@ -52,6 +52,8 @@ class Pinned {
   Address address_of(const void* inside) const { return pages_.address_of(inside); }
   // Where it lies in the arena.
   std::uint64_t offset() const { return arena_->offset_of(data()); }
+  // Its place in the arena stays taken when this goes: a peer may still write there.
+  void retire() { arena_->retire(data()); }
 
  private:
   std::byte* first_page() const {

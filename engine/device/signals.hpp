@@ -32,6 +32,8 @@ class Signals {
   Signals(const Driver& driver, const std::shared_ptr<Arena>& arena, const Group& group, const std::vector<int>& near);
   // Where this rank's words lie in its arena: the others need it to `find` them.
   std::uint64_t offset() const { return own_.offset(); }
+  // Streams of other ranks may still write there.
+  void retire() { own_.retire(); }
   // Returns the words of each other rank near this one, null if they are not here. offsets: of all ranks of the group.
   // The engine's lock must be held, since it may end the links.
   std::vector<std::byte*> find(const std::vector<std::uint64_t>& offsets) const;

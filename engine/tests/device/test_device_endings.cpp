@@ -1,6 +1,7 @@
 // Calls that have failed on one rank: others do not reach its memory any more, nor does its own device after it has
 // heard of that. The stand-in holds streams and kernels in the middle of their work.
 #include <csignal>
+#include <cstring>
 
 #include "tests/device/double/wishes.hpp"
 #include "tests/device/failed.hpp"
@@ -175,6 +176,81 @@ TEST(a_stream_comes_after_a_call_that_has_failed) {
         finish(self, ordered.get());
         CHECK(others_than(7, values.get()) == 0);
       }
+      self.meet();
+    });
+  }
+}
+
+// What other ranks' streams write later stays out of what the arena gives to others.
+TEST(words_of_a_late_stream_land_in_no_other_memory) {
+  run({.size = 2}, [](DeviceRank& self) {
+    self.on_device();
+    const DeviceValues<float> values(self, kSmall);
+    TestStream stream(self);
+    self.meet();
+    if (self.rank() == 1) stream.hold();
+    auto pending = all_reduce(self, values.call(DType::float32, Op::sum, stream.get()));
+    std::vector<std::unique_ptr<ArenaMemory>> blocks;
+    constexpr std::size_t kBlock = 65536;
+    if (self.rank() == 0) {
+      self.engine().abort(*self.group(), "enough");
+      CHECK(failure(pending).kind == ErrorKind::aborted);
+      pending.reset();
+      self.leave();
+      for (int i = 0; i < 400; ++i) {
+        blocks.push_back(std::make_unique<ArenaMemory>(self.engine().host().arena(), kBlock));
+        std::memset(blocks.back()->data(), 0x55, kBlock);
+      }
+    }
+    self.meet();
+    if (self.rank() == 1) {
+      CHECK(failure(pending).kind == ErrorKind::aborted);
+      stream.release();
+      finish(self, stream.get());
+    }
+    self.meet();
+    for (const auto& block : blocks)
+      for (std::size_t at = 0; at < kBlock; ++at) CHECK(block->data()[at] == std::byte{0x55});
+    self.meet();
+  });
+}
+
+// Memory that others cannot map is copied to a window, which they use as late as any other.
+TEST(a_window_stays_where_ranks_do_not_leave_together) {
+  run({.size = 2}, [](DeviceRank& self) {
+    self.on_device();
+    const DeviceValues<float> values(self, kLarge, device::Kind::managed);
+    const DeviceValues<float> more(self, 2 * kLarge, device::Kind::managed);
+    TestStream stream(self);
+    self.meet();
+    if (self.rank() == 1) stream.hold();
+    const auto pending = prepared(self, values.call(DType::float32, Op::sum, stream.get()));
+    self.meet();
+    if (self.rank() == 0) self.engine().abort(*self.group(), "enough");
+    CHECK(failure(pending).kind == ErrorKind::aborted);
+    if (self.rank() == 0) {
+      const auto freed = double_calls("cuMemFree");
+      CHECK(contains(failed(self, more.call(DType::float32)).message, "enough"));
+      self.leave();
+      CHECK(double_calls("cuMemFree") == freed);
+    }
+    self.meet();
+  });
+}
+
+// It does not leave the others with what its stream makes of the call.
+TEST(a_rank_that_leaves_in_the_middle_of_a_call_says_so) {
+  for (const std::size_t count : {std::size_t{10}, kSmall, kLarge}) {
+    run({.size = 2}, [count](DeviceRank& self) {
+      self.on_device();
+      const DeviceValues<float> values(self, count);
+      TestStream stream(self);
+      if (self.rank() == 1) stream.hold();
+      const auto pending = all_reduce(self, values.call(DType::float32, Op::sum, stream.get()));
+      if (self.rank() == 0) self.leave();
+      const Error error = failure(pending);
+      CHECK(error.kind == ErrorKind::aborted);
+      CHECK(contains(error.message, "rank 0 has left the device while a call was under way"));
       self.meet();
     });
   }

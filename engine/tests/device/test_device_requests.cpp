@@ -375,6 +375,29 @@ TEST(a_coordinator_that_closes_fails_what_is_under_way) {
   }
 }
 
+// Another rank may come to a call later, and use the memory in which this one has packed tensors.
+TEST(memory_of_a_coordinator_stays_where_ranks_do_not_leave_together) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 20'000);
+    seat.wait(seat.all_reduce("before", values));
+    const Bundled bundle(self, seat, 1, {10'000, 12'000});
+    TestStream stream(self);
+    if (self.rank() == 1) stream.hold();
+    const auto taken = double_calls("cuMemAlloc");
+    const auto requests = bundle.submit(Op::sum, SIZE_MAX, stream.get());
+    while (double_calls("cuMemAlloc") == taken) std::this_thread::yield();
+    self.meet();
+    if (self.rank() == 0) {
+      const auto given_back = double_calls("cuMemFree");
+      seat.coordinator().close();
+      CHECK(double_calls("cuMemFree") == given_back);
+    }
+    self.meet();
+    for (const auto& request : requests) CHECK(seat.failed(request).kind == ErrorKind::aborted);
+  });
+}
+
 TEST(arguments_that_no_rank_hears_of) {
   run({.size = 2}, [](DeviceRank& self) {
     Coordinating seat(self);
