@@ -44,7 +44,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
           [this] {
             if (state() == State::running) loop_.step_now(*this);
           }),
-      requests_(loop_, control_, agreement_),
+      requests_(loop_, control_, agreement_, batches_.device_calls()),
       absentees_(*control_, agreement_, batches_),
       departures_(*control_, correspondence_),
       inquiries_(*control_, seat_, requests_, absentees_, correspondence_, warnings_),

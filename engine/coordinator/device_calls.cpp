@@ -46,10 +46,17 @@ std::shared_ptr<DeviceCall> DeviceCalls::hand_over(std::vector<Carried> carried,
   }
   const PendingRequest* const first = carried.front().own.get();
   const std::weak_ptr<const Allocate> allocate = first == nullptr ? nullptr : first->allocate;
+  for (const Carried& each : carried)
+    if (each.own != nullptr) each.own->on_its_device = true;
   auto call = std::make_shared<DeviceCall>(DeviceCall{std::move(carried), device_, std::move(counts), allocate});
   queue_.push_back(call);
   came_.notify_one();
   return call;
+}
+
+void DeviceCalls::when_released(const PendingRequest& request, std::function<void()> then) {
+  leaving_.push_back({request.after->stream(), std::move(then)});
+  came_.notify_one();
 }
 
 void DeviceCalls::fail_group(const Error& error) {
@@ -60,7 +67,10 @@ void DeviceCalls::leave() {
   left_ = true;
   queue_.clear();
   came_.notify_one();
-  if (group_ != nullptr) loop_.drop_group(*group_);
+  if (group_ == nullptr) return;
+  if (leaving_.empty()) return loop_.drop_group(*group_);
+  const std::string& here = like_->members[static_cast<std::size_t>(like_->rank)].description;
+  loop_.fail_group(*group_, {ErrorKind::aborted, like_->name_of(like_->rank) + " has closed its coordinator", here});
 }
 
 void DeviceCalls::close() {
@@ -70,6 +80,10 @@ void DeviceCalls::close() {
   last_spare_.reset();
   if (on_device_ != nullptr && !on_device_->close()) spares_.clear();  // they stay until the process ends
   on_device_.reset();
+  if (group_ != nullptr) {
+    const auto lock = loop_.enter();
+    loop_.drop_group(*group_);
+  }
   if (entry_ == nullptr) return;
   device::try_to([&] {
     const device::Current current(device_->driver(), device_->context());
@@ -93,7 +107,17 @@ void DeviceCalls::forget_after_fork() {
 void DeviceCalls::serve() {
   auto lock = loop_.enter();
   for (;;) {
-    came_.wait(lock, [this] { return left_ || !queue_.empty(); });
+    came_.wait(lock, [this] { return left_ || !queue_.empty() || !leaving_.empty(); });
+    if (!leaving_.empty()) {
+      const Leaving one = std::move(leaving_.front());
+      leaving_.pop_front();
+      lock.unlock();
+      release(one.stream);
+      lock = loop_.enter();
+      one.then();
+      loop_.wake_all();
+      continue;
+    }
     if (left_) return;
     const auto call = std::move(queue_.front());
     queue_.pop_front();
@@ -116,6 +140,12 @@ void DeviceCalls::serve() {
     call->started = true;
     moved_();
   }
+}
+
+// Without a context nothing is under way.
+void DeviceCalls::release(device::StreamHandle stream) const {
+  if (on_device_ == nullptr) return;
+  device::try_to([&] { on_device_->finish_before(stream); });
 }
 
 // Another call than the first one waits for no rank.

@@ -47,7 +47,10 @@ class DeviceCalls {
   // That of the group; null if there is none.
   const Error* error() const { return group_ != nullptr && group_->error ? &group_->error : nullptr; }
   void fail_group(const Error& error);
-  // Starts nothing more.
+  // Of a request that was handed over and has failed: calls `then`, with the lock held, once no other rank is in its
+  // memory any more, and the stream with which it was handed in comes after what this device still does there.
+  void when_released(const PendingRequest& request, std::function<void()> then);
+  // Starts nothing more. If requests have failed that were handed over, their group fails on all ranks.
   void leave();
 
   // The caller does not hold the lock, and has it left before. Waits a moment until the device is through, as
@@ -57,6 +60,7 @@ class DeviceCalls {
  private:
   void forget_after_fork();
   void serve();
+  void release(device::StreamHandle stream) const;
   std::vector<Handle> start(const DeviceCall& call);
   device::Handed reduce_packed(const DeviceCall& call);
   device::Handed gather(const DeviceCall& call);
@@ -75,6 +79,11 @@ class DeviceCalls {
   std::shared_ptr<device::Device> device_;
   std::shared_ptr<Group> group_;
   std::deque<std::shared_ptr<DeviceCall>> queue_;
+  struct Leaving {
+    device::StreamHandle stream;
+    std::function<void()> then;
+  };
+  std::deque<Leaving> leaving_;
   std::condition_variable came_;
   bool left_ = false;
 

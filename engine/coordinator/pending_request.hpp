@@ -51,6 +51,7 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   int last_to_join = -1;
   Record record;
   bool issued = false;
+  bool on_its_device = false;  // a device may be in its memory, see DeviceCalls::when_released
   // How its caller attends to it, also while it waits for its turn: by a callback or by asking again and again, or
   // blocked.
   bool wanted = false;

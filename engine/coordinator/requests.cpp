@@ -6,6 +6,23 @@
 #include "progress/times.hpp"
 
 namespace paceline {
+namespace {
+
+// Tells everybody who waits for it that a request is over.
+void end(LoopHost& loop, PendingRequest& pending, const Error& error) {
+  if (error) {
+    pending.fail({error.kind, pending.description() + " failed: " + error.message, error.culprit});
+  } else {
+    pending.finish();
+  }
+  loop.wake_callers();
+  if (pending.notify) loop.report(pending.id);
+  if (pending.allocate) loop.call([no_more = std::exchange(pending.allocate, nullptr)] {});
+  if (pending.callback)
+    loop.call([own = pending.shared_from_this(), callback = std::exchange(pending.callback, {})] { callback(*own); });
+}
+
+}  // namespace
 
 bool Requests::submit(const std::shared_ptr<PendingRequest>& pending, const RequestArguments& arguments,
                       Clock::time_point now) {
@@ -67,17 +84,13 @@ std::shared_ptr<PendingRequest> Requests::issue(std::string_view name, std::uint
 void Requests::settle(PendingRequest& pending, const Error& error) {
   const auto now = Clock::now();
   pending.record.done_ns = ns_of(now);
-  if (error) {
-    pending.fail({error.kind, pending.description() + " failed: " + error.message, error.culprit});
-  } else {
-    pending.finish();
-  }
   remove(pending);
-  loop_.wake_callers();
-  if (pending.notify) loop_.report(pending.id);
-  if (pending.allocate) loop_.call([no_more = std::exchange(pending.allocate, nullptr)] {});
-  if (pending.callback)
-    loop_.call([own = pending.shared_from_this(), callback = std::exchange(pending.callback, {})] { callback(*own); });
+  if (error && pending.on_its_device) {  // its memory goes back to its caller with the news
+    device_calls_.when_released(pending,
+                                [&loop = loop_, own = pending.shared_from_this(), error] { end(loop, *own, error); });
+  } else {
+    end(loop_, pending, error);
+  }
   if (pending.join) return;
   record(std::move(pending.record));
   hand_in_next(pending, now);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "coordinator/agreement.hpp"
+#include "coordinator/device_calls.hpp"
 #include "coordinator/pending_request.hpp"
 #include "coordinator/request_arguments.hpp"
 #include "progress/loop_host.hpp"
@@ -17,8 +18,8 @@ namespace paceline {
 
 class Requests {
  public:
-  Requests(LoopHost& loop, std::shared_ptr<Group> control, Agreement& agreement)
-      : loop_(loop), control_(std::move(control)), agreement_(agreement) {}
+  Requests(LoopHost& loop, std::shared_ptr<Group> control, Agreement& agreement, DeviceCalls& device_calls)
+      : loop_(loop), control_(std::move(control)), agreement_(agreement), device_calls_(device_calls) {}
 
   // Takes a request on. Returns whether the policy has it already. Throws what the policy throws.
   bool submit(const std::shared_ptr<PendingRequest>& pending, const RequestArguments& arguments, Clock::time_point now);
@@ -62,6 +63,7 @@ class Requests {
   LoopHost& loop_;
   const std::shared_ptr<Group> control_;
   Agreement& agreement_;
+  DeviceCalls& device_calls_;
   Names names_;
   std::vector<PendingRequest*> under_way_;
   std::vector<Record> records_;

@@ -180,9 +180,20 @@ std::shared_ptr<Pending> DeviceGroup::carry_out(const Call& call, const Choice& 
     });
   } catch (const Failure&) {
     settle(call.stream);
+    try_to([&] { engine_->wait(*operation, std::chrono::duration<double>(-1)); });
     throw;
   }
   return pending;
+}
+
+void DeviceGroup::finish_before(StreamHandle stream) {
+  const std::lock_guard lock(mutex_);
+  if (neighbours_ == nullptr) return;
+  for (const auto& operation : under_way_)
+    try_to([&] { engine_->wait(*operation, std::chrono::duration<double>(-1)); });
+  const Current current(driver_, device_->context());
+  before_->record(this->stream());
+  wait_for(driver_, stream, *before_);
 }
 
 // A call has failed in the middle. What was handed over may still use the buffer, and the stream comes to its end. If

@@ -41,6 +41,9 @@ class DeviceGroup {
   // memory or a stream that will not do; aborted if a function of the device fails, on other ranks too; and the failure
   // of the group, if it has failed. Others fail the call later: see Pending.
   std::shared_ptr<Pending> start(const Call& call);
+  // Of a group that has failed: returns once no other rank's kernels are in memory of calls any more, and lets what
+  // `stream` does from then on come after what this device still does. Throws DriverError.
+  void finish_before(StreamHandle stream);
 
   // How the last call went, and why.
   const Choice& last() const { return last_; }

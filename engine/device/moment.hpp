@@ -30,6 +30,7 @@ class Moment {
   void record(StreamHandle stream) {
     const Current current(device_->driver(), device_->context());
     event_->record(stream);
+    stream_ = stream;
   }
   // What `stream` does from now on comes after it.
   void order_before(StreamHandle stream) const {
@@ -37,10 +38,13 @@ class Moment {
     wait_for(device_->driver(), stream, *event_);
   }
   const std::shared_ptr<Device>& device() const { return device_; }
+  // That of the last record.
+  StreamHandle stream() const { return stream_; }
 
  private:
   const std::shared_ptr<Device> device_;
   std::unique_ptr<Event> event_;
+  StreamHandle stream_ = nullptr;
 };
 
 }  // namespace paceline::device

@@ -176,6 +176,7 @@ class Engine final : private LoopHost {
   void report(std::uint64_t id) override { notifications_.report(id); }
   void call(std::function<void()> callback) override { notifications_.call(std::move(callback)); }
   void wake_callers() override { sleepers_.wake_callers(); }
+  void wake_all() override { sleepers_.wake_server(); }
   CpuMeter* meter() const override { return guests_.meter(); }
   std::uint64_t coordination_cpu_ns() const override { return guests_.cpu_ns(); }
   void count_carrying(bool carries) override { guests_.count_carrying(carries); }

@@ -60,6 +60,8 @@ class LoopHost {
   virtual void call(std::function<void()> callback) = 0;
   // An operation that the loop does not step is over: a caller may wait for it.
   virtual void wake_callers() = 0;
+  // The same in a thread that does not move the loop: the one that does may sleep, and be such a caller.
+  virtual void wake_all() = 0;
 
   // The meter of the thread that is stepping operations; null if no thread is.
   virtual CpuMeter* meter() const = 0;

@@ -375,6 +375,55 @@ TEST(a_coordinator_that_closes_fails_what_is_under_way) {
   }
 }
 
+TEST(a_stream_comes_after_a_request_that_has_failed) {
+  run({.size = 2, .leaves = 0}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 20'000);
+    values.fill(1);
+    seat.wait(seat.all_reduce("before", values));
+    const std::vector<float> sevens(values.count(), 7);
+    TestStream stream(self);
+    if (self.rank() == 1) stream.hold();
+    const auto started = double_calls("cuLaunchKernel");
+    const auto request = seat.all_reduce("tensor", values, stream.get());
+    while (double_calls("cuLaunchKernel") == started) std::this_thread::yield();
+    self.meet();
+    if (self.rank() == 0) ::raise(SIGKILL);
+    CHECK(seat.failed(request).kind == ErrorKind::peer_lost);
+    double_hold_kernels();
+    values.put_on(stream.get(), sevens);
+    stream.release();
+    while (double_kernels_held() == 0) std::this_thread::yield();
+    double_release();
+    finish(self, stream.get());
+    seat.coordinator().close();
+    CHECK(values.get() == sevens);
+  });
+}
+
+TEST(a_request_is_over_when_a_kernel_that_runs_has_ended) {
+  run({.size = 2}, [](DeviceRank& self) {
+    Coordinating seat(self);
+    const DeviceValues<float> values(self, 500'000);
+    seat.wait(seat.all_reduce("before", values));
+    self.meet();
+    if (self.rank() == 1) double_hold_kernels();
+    const auto request = seat.all_reduce("tensor", values);
+    while (self.rank() == 1 && double_kernels_held() == 0) std::this_thread::yield();
+    self.meet();
+    std::thread closing;
+    if (self.rank() == 0) closing = std::thread([&] { seat.coordinator().close(); });
+    if (self.rank() == 1) CHECK(seat.failed(request).kind == ErrorKind::aborted);
+    self.meet();
+    if (self.rank() == 0) CHECK(!self.engine().is_over(*request));
+    self.meet();
+    double_release();
+    CHECK(seat.failed(request).kind == ErrorKind::aborted);
+    if (closing.joinable()) closing.join();
+    self.meet();
+  });
+}
+
 // Another rank may come to a call later, and use the memory in which this one has packed tensors.
 TEST(memory_of_a_coordinator_stays_where_ranks_do_not_leave_together) {
   run({.size = 2}, [](DeviceRank& self) {
