@@ -55,8 +55,8 @@ std::byte* Arena::allocate(std::size_t bytes) {
   const std::size_t step = large ? kHugePage : bytes >= kPage ? kPage : kCacheLine;
   if (bytes > size() || origin_.inherited()) throw std::bad_alloc();
   const std::size_t wanted = rounded_up(std::max<std::size_t>(bytes, 1), step);
-  release_abandoned();
   const std::lock_guard lock(mutex_);
+  release_abandoned();
   Blocks& free = large ? large_free_ : small_free_;
   for (auto block = free.begin(); block != free.end(); ++block) {
     const auto [offset, available] = *block;
@@ -86,6 +86,10 @@ void Arena::populate(std::byte* memory, std::size_t bytes) { ::madvise(memory, b
 void Arena::release(std::byte* memory) {
   if (origin_.inherited()) return;
   const std::lock_guard lock(mutex_);
+  take_back(memory);
+}
+
+void Arena::take_back(const std::byte* memory) {
   const auto found = used_.find(offset_of(memory));
   if (found == used_.end() || found->second.retired) return;
   const auto [offset, used] = *found;
@@ -105,16 +109,11 @@ void Arena::release_once(std::vector<std::byte*> blocks, std::function<bool()> a
 }
 
 void Arena::release_abandoned() {
-  std::vector<std::byte*> blocks;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(left_behind_, [&](const LeftBehind& one) {
-      const bool abandoned = one.abandoned();
-      if (abandoned) blocks.insert(blocks.end(), one.blocks.begin(), one.blocks.end());
-      return abandoned;
-    });
-  }
-  for (std::byte* block : blocks) release(block);
+  std::erase_if(left_behind_, [this](const LeftBehind& one) {
+    if (!one.abandoned()) return false;
+    for (const std::byte* block : one.blocks) take_back(block);
+    return true;
+  });
 }
 
 void Arena::put_back(Blocks& free, std::size_t offset, std::size_t bytes) {

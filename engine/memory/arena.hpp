@@ -83,9 +83,11 @@ class Arena {
   using Blocks = std::map<std::size_t, std::size_t>;  // offset to bytes
 
   std::byte* base() const { return static_cast<std::byte*>(mapping_.data()); }
-  void release_abandoned();
-  void put_back(Blocks& free, std::size_t offset, std::size_t bytes);
   bool touches_detached(const std::byte* begin, std::size_t bytes) const;
+  // The caller of these holds the lock.
+  void release_abandoned();
+  void take_back(const std::byte* memory);
+  void put_back(Blocks& free, std::size_t offset, std::size_t bytes);
 
   Descriptor fd_;
   Mapping mapping_;
