@@ -1,9 +1,9 @@
 // Every interleaving of a small world. Worlds that are alike are gone into once.
 #pragma once
 
-#include <algorithm>
 #include <functional>
-#include <map>
+#include <unordered_map>
+#include <vector>
 
 #include "tests/policy/model_world.hpp"
 
@@ -19,16 +19,17 @@ inline Explored explore(
     const Scenario& what, std::size_t limit = 150'000,
     const std::function<void(const PolicyWorld&)>& at_end = [](const PolicyWorld&) {}) {
   Explored result;
-  std::map<std::uint64_t, int> seen;  // after how many deviations, at the least
-  std::vector<std::vector<std::uint16_t>> stack{{}};
+  std::unordered_map<std::uint64_t, int> seen;  // after how many deviations, at the least
+  std::vector<std::vector<ModelWorld::Choice>> stack{{}};
+  std::vector<int> deviated{0};  // of the paths on the stack
   while (!stack.empty()) {
-    std::vector<std::uint16_t> path = std::move(stack.back());
+    std::vector<ModelWorld::Choice> path = std::move(stack.back());
     stack.pop_back();
-    const auto deviations =
-        static_cast<int>(std::ranges::count_if(path, [](std::uint16_t taken) { return taken > 0; }));
+    const int deviations = deviated.back();
+    deviated.pop_back();
     try {
       ModelWorld world(what);
-      for (const std::uint16_t number : path) world.take(world.choices()[number]);
+      for (const ModelWorld::Choice& choice : path) world.take(choice);
       for (;;) {
         const auto [at, fresh] = seen.emplace(world.key(), deviations);
         if (!fresh && at->second <= deviations) break;
@@ -41,11 +42,12 @@ inline Explored explore(
           at_end(world.policies());
           break;
         }
-        for (std::uint16_t other = 1; other < choices.size() && deviations < what.deviations; ++other) {
+        for (std::size_t other = 1; other < choices.size() && deviations < what.deviations; ++other) {
           stack.push_back(path);
-          stack.back().push_back(other);
+          stack.back().push_back(choices[other]);
+          deviated.push_back(deviations + 1);
         }
-        path.push_back(0);
+        path.push_back(choices[0]);
         world.take(choices[0]);
       }
     } catch (const std::exception& wrong) {

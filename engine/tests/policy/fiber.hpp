@@ -14,7 +14,7 @@ namespace paceline::test {
 
 class Fiber {
  public:
-  Fiber() : stack_(std::make_unique<std::byte[]>(kStack)) {}
+  Fiber() = default;
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
@@ -24,6 +24,7 @@ class Fiber {
   void start(std::function<void()> body) {
     body_ = std::move(body);
     running_ = true;
+    if (!stack_) stack_ = std::make_unique_for_overwrite<std::byte[]>(kStack);
     getcontext(&inside_);
     inside_.uc_stack.ss_sp = stack_.get();
     inside_.uc_stack.ss_size = kStack;
