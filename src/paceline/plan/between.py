@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import groupby
+from typing import NamedTuple
 
 from paceline.calibration import plan as fitted
 from paceline.formats.sizes import show_bytes, show_seconds
@@ -52,12 +53,19 @@ class _Candidate:
     limit: int = SIZES[-1]
     """Bytes of the largest buffer that it can serve."""
 
-    def seconds(self, nbytes: int) -> float:
-        return self.cut(nbytes).seconds(nbytes)
+    def at(self, nbytes: int) -> _Priced:
+        """With the chunks into which a buffer of this size is cut."""
+        if self.one_shot:
+            return _Priced(self, self.line.chunk, self.line.seconds(nbytes))
+        return _Priced(self, *self.line.cheapest(nbytes))
 
-    def cut(self, nbytes: int) -> Line:
-        """The candidate's line, with the chunks into which a buffer of this size is cut."""
-        return self.line if self.one_shot else self.line.cut(nbytes)
+
+class _Priced(NamedTuple):
+    """A candidate for buffers of one size."""
+
+    candidate: _Candidate
+    chunk: int
+    seconds: float
 
 
 def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> tuple[Choice, ...]:
@@ -66,11 +74,21 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
     algorithm: the name of the algorithm to use for all sizes; None compares them all. Raises ValueError, which lists
     the known names, for an unknown one.
     """
-    network = Network(topology)
-    chunk = chunk_bytes(network)
     if algorithm is not None:
-        reason = f"The algorithm {algorithm} was asked for."
+        reason, chunk = f"The algorithm {algorithm} was asked for.", chunk_bytes(_network(topology))
         return (Choice(relabel(named(algorithm).plan(topology), ranks), NO_LIMIT, reason, chunk=chunk),)
+    return _cheapest(_all_reduces(topology), ranks)
+
+
+# Groups between the same machines come one after another, and what keeps a group's plans to its network asks for those
+# that were just made. No large plan is kept: candidates make theirs once they are chosen.
+_network = lru_cache(maxsize=1)(Network)
+
+
+@lru_cache(maxsize=1)
+def _all_reduces(topology: Topology) -> tuple[_Candidate, ...]:
+    network = _network(topology)
+    chunk = chunk_bytes(network)
     candidates: list[_Candidate] = []
     for one in map(named, dict.fromkeys((*_PREFERRED, *ALGORITHMS))):
         lines = one.lines(topology)
@@ -81,13 +99,13 @@ def all_reduce(topology: Topology, ranks: Sequence[int], algorithm: str | None) 
         at_once = exchange(topology)
         line = cost(outline(at_once, one_shot=True), network, SIZES[-1], chunk).line
         candidates.append(_Candidate(at_once.name, line, partial(_same, at_once), True, EXCHANGED_BYTES))
-    return _cheapest(candidates, ranks)
+    return tuple(candidates)
 
 
 def all_gather(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, ...]:
     """Return the choices for an all-gather, in which rank i owns block i, by rising limit."""
     places = sorted(range(len(ranks)), key=ranks.__getitem__)
-    network = Network(topology)
+    network = _network(topology)
     plans = (relabel(blocks(topology, ranks), ranks), ring_of_blocks(ranks), direct(len(ranks)))
     chunk = chunk_bytes(network)
     lines = [cost(relabel(plan, places), network, SIZES[-1], chunk).all_gather for plan in plans]
@@ -117,7 +135,7 @@ def turned_broadcast(topology: Topology, ranks: Sequence[int]) -> tuple[Choice, 
 
 def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], Sequence[Plan]]) -> tuple[Choice, ...]:
     """`used` returns the plans that a plan from rank 0 will be turned into; their mean cost decides."""
-    network, own = Network(topology), list(ranks).index(0)
+    network, own = _network(topology), list(ranks).index(0)
     chunk = chunk_bytes(network)
     plans = [broadcast_tree(topology, own)]
     if sum(1 for _ in topology.machines()) <= fitted.LONGEST_CHAIN:
@@ -133,30 +151,29 @@ def _broadcast(topology: Topology, ranks: Sequence[int], used: Callable[[Plan], 
 def _cheapest(candidates: Sequence[_Candidate], ranks: Sequence[int]) -> tuple[Choice, ...]:
     choices: list[Choice] = []
     made: dict[str, Plan] = {}
-    best = [(nbytes, _best(candidates, nbytes)) for nbytes in SIZES]
-    for (chosen, chunk), sizes in groupby(best, key=lambda pair: (pair[1].name, pair[1].cut(pair[0]).chunk)):
+    priced = {nbytes: [one.at(nbytes) for one in candidates if nbytes <= one.limit] for nbytes in SIZES}
+    best = [(nbytes, _best(able, nbytes)) for nbytes, able in priced.items()]
+    for (chosen, chunk), sizes in groupby(best, key=lambda pair: (pair[1].candidate.name, pair[1].chunk)):
         served = list(sizes)
-        (smallest, candidate), largest = served[0], served[-1][0]
+        (smallest, (candidate, *_)), largest = served[0], served[-1][0]
         limit = NO_LIMIT if largest == SIZES[-1] else largest
         usual = largest if limit != NO_LIMIT else max(smallest, _USUAL)
-        able = (one for one in candidates if usual <= one.limit)
-        predicted = sorted(((one.name, one.seconds(usual)) for one in able), key=lambda pair: pair[1])
+        predicted = sorted(((one.candidate.name, one.seconds) for one in priced[usual]), key=lambda pair: pair[1])
         predicted.sort(key=lambda pair: pair[0] != chosen)
         if chosen not in made:
             made[chosen] = relabel(candidate.plan(), ranks)
         reason = _reason(choices[-1].limit if choices else 0, limit, usual, predicted)
-        under_way = candidate.cut(largest).under_way
+        under_way = candidate.line.cut(largest).under_way
         choices.append(
             Choice(made[chosen], limit, reason, candidate.one_shot, chunk, under_way, usual, tuple(predicted))
         )
     return tuple(choices)
 
 
-def _best(candidates: Sequence[_Candidate], nbytes: int) -> _Candidate:
-    able = [one for one in candidates if nbytes <= one.limit]
-    least = min(one.seconds(nbytes) for one in able)
+def _best(able: Sequence[_Priced], nbytes: int) -> _Priced:
+    least = min(one.seconds for one in able)
     tie = fitted.TIE if nbytes <= EXCHANGED_BYTES else fitted.TIE_IN_CHUNKS
-    return next(one for one in able if one.seconds(nbytes) <= least * (1 + tie))
+    return next(one for one in able if one.seconds <= least * (1 + tie))
 
 
 def _reason(above: int, limit: int, nbytes: int, predicted: Sequence[tuple[str, float]]) -> str:

@@ -24,6 +24,7 @@ busiest link needs for all of its bytes. A buffer of one chunk has a barrier aft
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +33,7 @@ from paceline.calibration import plan as fitted
 from paceline.plan.chunk import chunk_bytes
 from paceline.plan.codecs import NONE, Codec
 from paceline.plan.ir import Plan
-from paceline.plan.load import Load
+from paceline.plan.load import Load, load_of
 from paceline.plan.network import Floats, Network
 from paceline.plan.outline import Outline, outline
 from paceline.topology import Topology
@@ -185,35 +186,52 @@ class Line:
 
     def seconds(self, nbytes: int) -> float:
         """Return the seconds for a buffer of `nbytes` bytes."""
-        within = min(nbytes, self.chunk)
-        first = self._way(within)
-        carried = self.rest * within + self.headers if self.burst else 0.0
-        alone = max(first, carried) + fitted.NOT_OVERLAPPED * min(first, carried)
-        return max(alone, self.crowded) + max(self.rest, self.crowded / self.chunk) * (nbytes - within)
+        return self._in_chunks(self.chunk, nbytes)
 
     def cut(self, nbytes: int) -> Line:
-        """Return the same line with the chunk length that pays for a buffer of `nbytes` bytes.
+        """Return the same line with the chunk length that pays for a buffer of `nbytes` bytes."""
+        chunk, _ = self.cheapest(nbytes)
+        if chunk == self.chunk:
+            return self
+        return replace(self, chunk=chunk, under_way=self.under_way // 2 if chunk > self.chunk else self.under_way)
+
+    def cheapest(self, nbytes: int) -> tuple[int, float]:
+        """Return the chunk length that pays for a buffer of `nbytes` bytes, and the seconds with it.
 
         Chunks are halved once or twice where the first one would otherwise take much of the time, as long as the chunks
         under way keep the links busy until the first is back. Where there are many, they are twice as long with half as
         many under way, because each costs every rank a few wake-ups, as long as these keep the links busy.
         """
-        if nbytes > 2 * fitted.FEW_CHUNKS * self.chunk:
-            longer = replace(self, chunk=2 * self.chunk, under_way=self.under_way // 2)
-            return longer if longer._way(longer.chunk) <= longer.under_way * longer.rest * longer.chunk else self
-        line = self
-        while line.chunk * fitted.SHORTEST_CHUNK_DIVISOR > self.chunk:
-            shorter = replace(line, chunk=line.chunk // 2)
-            if shorter.seconds(nbytes) > (1 - fitted.WORTH_SHORTER_CHUNKS) * line.seconds(nbytes):
+        chunk = self.chunk
+        if nbytes > 2 * fitted.FEW_CHUNKS * chunk:
+            if self._way(2 * chunk) <= self.under_way // 2 * self.rest * 2 * chunk:
+                chunk *= 2
+            return chunk, self._in_chunks(chunk, nbytes)
+        seconds = self._in_chunks(chunk, nbytes)
+        while chunk * fitted.SHORTEST_CHUNK_DIVISOR > self.chunk:
+            shorter = chunk // 2
+            if nbytes <= shorter and seconds > 0:  # one chunk either way
                 break
-            if shorter.under_way * shorter.rest * shorter.chunk < fitted.CHUNK_ROUNDS * shorter.latency:
+            took = self._in_chunks(shorter, nbytes)
+            if took > (1 - fitted.WORTH_SHORTER_CHUNKS) * seconds:
                 break
-            line = shorter
-        return line
+            if self.under_way * self.rest * shorter < fitted.CHUNK_ROUNDS * self.latency:
+                break
+            chunk, seconds = shorter, took
+        return chunk, seconds
+
+    def _in_chunks(self, chunk: int, nbytes: int) -> float:
+        within = min(nbytes, chunk)
+        first = self._way(within)
+        carried = self.rest * within + self.headers if self.burst else 0.0
+        alone = max(first, carried) + fitted.NOT_OVERLAPPED * min(first, carried)
+        return max(alone, self.crowded) + max(self.rest, self.crowded / chunk) * (nbytes - within)
 
     def _way(self, nbytes: int) -> float:
         """The seconds in which so many bytes, no more than a chunk, pass all levels alone."""
-        return self.latency + sum(times * max(0.0, way * nbytes - self.burst) for way, times in self.ways)
+        burst = self.burst
+        # Thousands of these choose the plans of a group: a list is quicker than a generator.
+        return self.latency + sum([times * max(0.0, way * nbytes - burst) for way, times in self.ways])
 
 
 def mean(lines: Sequence[Line]) -> Line:
@@ -247,9 +265,10 @@ def cost(
     crossing = np.zeros(len(network.up))
     levels: list[LevelCost] = []
     for step in lines.steps:
-        load = Load(network, step.level, codec.ratio if codec is not None else 1.0)
+        load = load_of(network, step.level, codec.ratio if codec is not None else 1.0)
         done = _after(load, step.times, ready)
         if step.one_shot:  # one half of it in either half
+            load = copy(load)
             load.up, load.down, load.latency, load.work = load.up / 2, load.down / 2, load.latency / 2, load.work / 2
             load.crossing, load.coded, done = load.crossing / 2, load.coded / 2, (ready + done) / 2
         ready = done

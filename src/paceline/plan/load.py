@@ -11,6 +11,8 @@ from paceline.calibration import plan as fitted
 from paceline.plan.ir import Level
 from paceline.plan.network import Floats, Integers, Network
 
+_KEPT = 16
+"""Reduces of a level up to which its load is kept: different plans have the same small levels."""
 _PAIRS = 1 << 22
 """Messages that are processed together, which bounds the memory of the arrays."""
 
@@ -77,6 +79,16 @@ class Load:
         np.maximum.at(arrived, owners, ready[holders] + seconds + self._busy)
         next_one = np.where((ready > 0) & (arrived > 0), ready + self._one_more, ready)
         return np.maximum(arrived, next_one)
+
+
+def load_of(network: Network, level: Level, ratio: float = 1.0) -> Load:
+    """Return the load of this level, which is not to be changed; the arguments are those of `Load`."""
+    if len(level) > _KEPT:
+        return Load(network, level, ratio)
+    kept = network.loads.get((level, ratio))
+    if kept is None:
+        kept = network.loads[level, ratio] = Load(network, level, ratio)
+    return kept
 
 
 def _busy(near: Floats, far: Floats) -> float:
