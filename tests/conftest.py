@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import hypothesis
@@ -13,6 +15,7 @@ import left_behind
 import needs
 import psutil
 import pytest
+import warm_python
 
 if TYPE_CHECKING:
     from browser import Browser
@@ -29,6 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A background job starts with SIGINT ignored and hands that down: tests of Ctrl-C would test nothing.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     left_behind.mark()
+    if config.getoption("numprocesses", None):
+        config.add_cleanup(partial(shutil.rmtree, warm_python.share()))
     config.addinivalue_line("markers", "needs(*names): needs these of tests/needs.py, or skips")
     config.addinivalue_line("markers", "smoke: one quick test of its kind of job, for `make check`")
     config.addinivalue_line("markers", "verify: no answer to whether it works here; `make verify` runs it")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from worker_pool import PRELOAD, Around, WorkerPools
+from jobs import TORCH
+from worker_pool import Around, WorkerPools
 
 
 @contextmanager
@@ -33,7 +34,7 @@ class Ranks:
     WorkerPools.
     """
 
-    def __init__(self, preload: Sequence[str] = PRELOAD, around: Around = in_job) -> None:
+    def __init__(self, preload: Sequence[str] = TORCH, around: Around = in_job) -> None:
         self._pools = WorkerPools(around, preload)
         self._doors: dict[Any, socket.socket] = {}
 

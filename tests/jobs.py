@@ -16,9 +16,31 @@ from paceline.launch.local import LocalJob
 
 PROGRAMS = Path(__file__).with_name("programs")
 """What ranks of several rooms' tests run."""
-RAW = ("numpy", "pytest", "paceline.adapt.replanner", "paceline.coordinate", "paceline.runtime.init")
-"""What nearly all programs import."""
-TORCH = (*RAW, "paceline.horovod.torch", "paceline.torch", "torch._dynamo", "torch.distributed.fsdp")
+RAW = (
+    "numpy",
+    "numpy.ma",
+    "paceline.adapt.adaptation",
+    "paceline.adapt.remeasure",
+    "paceline.adapt.replanner",
+    "paceline.coordinate",
+    "paceline.monitor.verdict_log",
+    "paceline.plan.between",
+    "paceline.runtime.init",
+    "psutil",
+    "pytest",
+)
+"""What nearly all programs import, and jobs on several machines."""
+TORCH = (
+    *RAW,
+    "encodings.idna",
+    "paceline.horovod.torch",
+    "paceline.torch",
+    "paceline.torch.backend",
+    "torch._dynamo",
+    "torch.distributed.checkpoint",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+)
 """What programs of torch's users import."""
 
 
@@ -33,7 +55,9 @@ def warm(number: int, imports: tuple[str, ...] = RAW, library_path: str | None =
 @cache
 def _warm(number: int, imports: tuple[str, ...], library_path: str | None) -> WarmPython:
     under = [] if library_path is None else ["env", f"LD_LIBRARY_PATH={library_path}"]
-    return WarmPython(imports, under, brief=imports == TORCH)
+    modules = (*imports, "brief_rounds") if imports in (RAW, TORCH) else imports
+    brief = imports == TORCH or number == 0  # others take themselves apart, as interpreters do
+    return WarmPython(modules, under, brief, number=None if under else number)
 
 
 class WarmJob(LocalJob):

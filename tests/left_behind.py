@@ -10,13 +10,20 @@ import psutil
 MARK = "STARTED_BY_TESTS_OF"
 GRACE = 20.0
 """Seconds that what was told to end gets to end."""
-SERVERS = ("from multiprocessing", "warm_python.py")
-"""In the commands of our children that last as long as we do: servers that fork, and the resource tracker."""
+SERVERS = set[int]()
+"""The pids of processes that fork others, and last as long as this one."""
+_OF_THE_LIBRARY = "from multiprocessing"
+"""In the commands of our children that last as long as we do: Python's own servers that fork, and resource tracker."""
 
 
 def mark() -> None:
     """Let processes that are started from now on inherit which run of the tests started them."""
-    os.environ[MARK] = str(os.getpid())
+    os.environ[MARK] = as_marked(os.getpid())
+
+
+def as_marked(pid: int) -> str:
+    """The mark of the run of the process `pid`, as long as all others: warm_python.py writes one over another."""
+    return f"{pid:010}"
 
 
 def started_since(before: set[int]) -> list[psutil.Process]:
@@ -40,9 +47,9 @@ def describe(process: psutil.Process) -> str:
 def _of_this_run(pid: int) -> psutil.Process | None:
     try:
         process = psutil.Process(pid)
-        ours = process.environ().get(MARK) == str(os.getpid()) and process.status() != psutil.STATUS_ZOMBIE
-        server = process.ppid() == os.getpid() and any(name in " ".join(process.cmdline()) for name in SERVERS)
-        if ours and not server:
+        ours = process.environ().get(MARK) == as_marked(os.getpid()) and process.status() != psutil.STATUS_ZOMBIE
+        server = process.ppid() == os.getpid() and _OF_THE_LIBRARY in " ".join(process.cmdline())
+        if ours and not server and pid not in SERVERS:
             return process
     except psutil.Error:  # it has ended, or belongs to somebody else
         pass

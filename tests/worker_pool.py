@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import faulthandler
-import gc
 import importlib
-import multiprocessing
 import os
 import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing import current_process
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
+
+from jobs import TORCH, warm
+from warm_python import Forked
 
 START = 180.0
 """Seconds for processes to start and import torch; no test's own time."""
 GRACE = 5.0
 """Seconds that the other ranks get to report after the first one failed."""
-PRELOAD = [
-    "encodings.idna",
-    "numpy",
-    "paceline.adapt.remeasure",
-    "paceline.adapt.replanner",
-    "paceline.horovod.torch",
-    "paceline.runtime.init",
-    "paceline.torch.backend",
-    "psutil",
-    "torch._dynamo",
-    "torch.distributed.checkpoint",
-    "torch.distributed.fsdp",
-    "torch.distributed.tensor.parallel",
-]
-"""Imported before forking. There is one fork server for all tests, which knows what the first pool says: tests of
-another framework run in an environment, and so in a session, of their own."""
-
 Around = Callable[..., AbstractContextManager[None]]
 
 
@@ -46,7 +30,7 @@ class WorkerPools:
     around: a function of a module, as the processes import it by name. preload: modules to import before forking.
     """
 
-    def __init__(self, around: Around, preload: Sequence[str] = PRELOAD) -> None:
+    def __init__(self, around: Around, preload: Sequence[str] = TORCH) -> None:
         self._around = around
         self._preload = preload
         self._pools: dict[Any, _Pool] = {}
@@ -89,17 +73,16 @@ class WorkerPools:
 
 class _Pool:
     def __init__(self, size: int, environment: dict[str, str], around: Around, preload: Sequence[str]) -> None:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(preload))
         self.pipes: list[Connection] = []
-        self.processes: list[BaseProcess] = []
+        self.processes: list[Forked] = []
         for rank in range(size):
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, rank, size, environment, around), daemon=True)
-            process.start()
-            theirs.close()
+            ours, theirs = Pipe()
+            with theirs:
+                forking, variables = warm(0, tuple(preload)), {**os.environ, **environment}
+                self.processes.append(forking.start([__file__], variables, stdin=theirs.fileno()))
+            ours.send((sys.path, bytes(current_process().authkey)))
+            ours.send((rank, size, around))
             self.pipes.append(ours)
-            self.processes.append(process)
 
     def run(self, job: tuple[Any, ...], deadline: float) -> list[Any]:
         self._collect(START)
@@ -136,22 +119,22 @@ class _Pool:
         return [results[rank] for rank in sorted(results)]
 
     def _end_of(self, rank: int) -> str:
-        process = self.processes[rank]
-        process.join(GRACE)
-        return f"the process died with exit code {process.exitcode}"
+        return f"the process died with exit code {self.processes[rank].wait(GRACE)}"
 
     def kill(self) -> None:
         for process in self.processes:
             process.kill()
-            process.join()
+            process.wait()
         for pipe in self.pipes:
             pipe.close()
 
 
-def _serve(pipe: Connection, rank: int, size: int, environment: dict[str, str], around: Around) -> None:
+def _serve() -> None:
     faulthandler.enable(sys.stderr)
-    gc.freeze()  # what was imported before: a collection would look at all of it, and copy the memory that forks share
-    os.environ.update(environment)
+    pipe = Connection(os.dup(0))
+    os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    sys.path[:], current_process().authkey = pipe.recv()  # tensors are fetched from each other with the key
+    rank, size, around = pipe.recv()
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
     while True:
@@ -173,3 +156,7 @@ def _serve(pipe: Connection, rank: int, size: int, environment: dict[str, str], 
         finally:
             faulthandler.cancel_dump_traceback_later()
         pipe.send(answer)
+
+
+if __name__ == "__main__":
+    _serve()

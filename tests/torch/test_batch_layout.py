@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import ctypes
 import json
-import multiprocessing
 import os
 import resource
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from harness import Ranks
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
@@ -226,7 +226,7 @@ class Made:
         return torch.full((FLOATS,), float(index))
 
 
-def write_batches(faults: multiprocessing.SimpleQueue[int]) -> None:
+def write_batches(rank: int, size: int) -> int:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
     writer = Writer(Made(), _collate, Slots())
     task = Task(0, tuple(range(SAMPLES)))
@@ -237,19 +237,11 @@ def write_batches(faults: multiprocessing.SimpleQueue[int]) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         writer.__getitems__(task)
         counted.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-    faults.put(min(counted))
+    return min(counted)
 
 
-def test_an_input_worker_keeps_the_memory_of_its_samples() -> None:
-    # A process of its own, since malloc's settings are a process's. It has no thread of this one's, as a fork would.
-    context = multiprocessing.get_context("forkserver")
-    faults = context.SimpleQueue()
-    worker = context.Process(target=write_batches, args=(faults,), daemon=True)
-    worker.start()
-    try:
-        worker.join(200)
-        assert worker.exitcode == 0
-    finally:
-        worker.kill()
+def test_an_input_worker_keeps_the_memory_of_its_samples(ranks: Ranks) -> None:
+    # A process of its own, since malloc's settings are a process's.
+    [faults] = ranks(write_batches, 1, fresh=True)
     pages = SAMPLES * FLOATS * 4 // resource.getpagesize()
-    assert faults.get() < pages / 10  # a batch whose samples are faulted in again takes at least so many
+    assert faults < pages / 10  # a batch whose samples are faulted in again takes at least so many
