@@ -11,7 +11,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.distributed.tensor.debug import CommDebugMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -139,6 +138,8 @@ def check_modes(rank: int, size: int) -> None:
         assert seen.operators == operators or (not operators and len(seen.operators) == 3)
         with FakeTensorMode() as mode:
             assert function(mode.from_tensor(x)).shape == plain.shape
+    from torch.distributed.tensor.debug import CommDebugMode  # imports torch's compiler, which takes a second
+
     with CommDebugMode() as counted:
         all_reduce(x)
         all_gather_into(x)
