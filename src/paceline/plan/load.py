@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 
 from paceline.calibration import plan as fitted
-from paceline.plan.ir import Level
+from paceline.plan.ir import Level, Range
 from paceline.plan.network import Floats, Integers, Network
 
 _KEPT = 16
@@ -109,6 +109,12 @@ def _messages(level: Level) -> Iterator[tuple[Integers, Integers, Floats]]:
         each = np.fromiter((len(step.holders) for step in batch), np.int64, count)
         holders = np.fromiter(chain.from_iterable(step.holders for step in batch), np.int64, total)
         owners = np.repeat(np.fromiter((step.owner for step in batch), np.int64, count), each)
-        share = np.repeat(np.fromiter((float(step.range.hi - step.range.lo) for step in batch), float, count), each)
+        share = np.repeat(np.fromiter((_share(step.range) for step in batch), float, count), each)
         moving = holders != owners
         yield holders[moving], owners[moving], share[moving]
+
+
+def _share(part: Range) -> float:
+    """The fraction of the buffer; the difference of two Fractions takes three times as long."""
+    below, above = part.lo.denominator, part.hi.denominator
+    return (part.hi.numerator * below - part.lo.numerator * above) / (below * above)
