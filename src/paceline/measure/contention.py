@@ -47,6 +47,8 @@ def loaded(
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
     mine = next((number for number, part in enumerate(parts) if own in part), None)
     got = np.zeros(count)
+    # Memory that is new in every message would take longer to map than to send.
+    leaving, coming = np.zeros((2, IN_FLIGHT, LARGEST_MESSAGE), np.uint8)
     done = 0
     while done < count and _all_have_time(group, end if done else np.inf):
         turn, done = done, done + 1
@@ -55,7 +57,7 @@ def loaded(
         part, sends_to = parts[mine], schedules[mine][turn % len(schedules[mine])]
         place = part.index(own)
         target, source = part[sends_to[place]], part[sends_to.index(place)]
-        got[turn] = _both_ways(group, machines[target][0], machines[source][0], seconds)
+        got[turn] = _both_ways(group, machines[target][0], machines[source][0], seconds, leaving, coming)
     everyone = np.empty((group.size, done))
     group.all_gather(everyone, got[:done].copy())
     loads = []
@@ -78,34 +80,39 @@ def _size(number: int) -> int:
     return int(min(SMALLEST_MESSAGE << number // ALIKE, LARGEST_MESSAGE))
 
 
-def _both_ways(group: Group, target: int, source: int, seconds: float) -> float:
-    """The bytes per second that came from `source` while this rank sent to `target`."""
+def _both_ways(group: Group, target: int, source: int, seconds: float, leaving: Pieces, coming: Pieces) -> float:
+    """The bytes per second that came from `source` while this rank sent to `target`.
+
+    leaving, coming: arrays of (IN_FLIGHT, LARGEST_MESSAGE) uint8 for what is under way.
+    """
     failed: list[BaseException] = []
 
     def sending() -> None:
         try:
-            _send(group, target, seconds)
+            _send(group, target, seconds, leaving)
         except BaseException as error:
             failed.append(error)
 
     sender = Thread(target=sending, name="paceline-check-send")
     sender.start()
     try:
-        return _receive(group, source)
+        return _receive(group, source, coming)
     finally:
         sender.join()
         if failed:
             raise failed[0]
 
 
-def _send(group: Group, peer: int, seconds: float) -> None:
+def _send(group: Group, peer: int, seconds: float, pieces: Pieces) -> None:
     under_way = deque[Operation | int | None]()
     end = time.monotonic() + seconds
     left, number = _MORE, 0
     while left:
         if left != _MORE or time.monotonic() >= end:
             left = min(left, IN_FLIGHT) - 1  # the receiver has posted this many receives, and all must complete
-        under_way.append(group.send(np.full(_size(number), left, np.uint8), peer, async_op=True))
+        piece = pieces[number % IN_FLIGHT, : _size(number)]
+        piece[0] = left
+        under_way.append(group.send(piece, peer, async_op=True))
         number += 1
         if len(under_way) == IN_FLIGHT:
             _finish(under_way.popleft())
@@ -113,21 +120,21 @@ def _send(group: Group, peer: int, seconds: float) -> None:
         _finish(operation)
 
 
-def _receive(group: Group, peer: int) -> float:
+def _receive(group: Group, peer: int, pieces: Pieces) -> float:
     """The bytes per second that arrived after TCP had found its rate."""
     arrivals = Arrivals(group, peer)
-    posted = 0
-    pieces, under_way = deque[Pieces](), deque[Operation | int | None]()
+    posted = read = 0
+    under_way = deque[Operation | int | None]()
     left = _MORE
     while left:
-        while left == _MORE and len(pieces) < IN_FLIGHT:
-            pieces.append(np.empty(_size(posted), np.uint8))
-            under_way.append(group.recv(pieces[-1], peer, async_op=True))
+        while left == _MORE and len(under_way) < IN_FLIGHT:
+            piece = pieces[posted % IN_FLIGHT, : _size(posted)]
+            under_way.append(group.recv(piece, peer, async_op=True))
             posted += 1
         _finish(under_way.popleft())
-        piece = pieces.popleft()
-        arrivals.add(len(piece))
-        left = int(piece[0])
+        arrivals.add(_size(read))
+        left = int(pieces[read % IN_FLIGHT, 0])
+        read += 1
     return arrivals.mean(arrivals.after(SETTLING))
 
 
