@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -38,6 +39,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "smoke: one quick test of its kind of job, for `make check`")
     config.addinivalue_line("markers", "verify: no answer to whether it works here; `make verify` runs it")
     config.addinivalue_line("markers", "long: takes minutes; `make verify` runs it once what it covers has changed")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare the collector what is imported with the tests, which stays: now, and whenever garbage is collected."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -279,9 +279,11 @@ def main() -> None:
         run, modules = int(modules[1]), modules[2:]
     asked = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
+    gc.disable()
     for name in modules:
         importlib.import_module(name)
     gc.freeze()
+    gc.enable()
     connection = asked if run is None else _accepted(socket.socket(fileno=asked), run)
     served = None if connection is None else _serve(connection)
     if served is None:
