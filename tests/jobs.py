@@ -18,7 +18,6 @@ PROGRAMS = Path(__file__).with_name("programs")
 """What ranks of several rooms' tests run."""
 RAW = (
     "numpy",
-    "numpy.ma",
     "paceline.adapt.adaptation",
     "paceline.adapt.remeasure",
     "paceline.adapt.replanner",

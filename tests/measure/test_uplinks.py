@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from jobs import run
 
 from paceline.measure.uplinks import spread
+
+BEGINS = """
+import os, sys
+os.environ["PACELINE_MACHINE"] = os.environ["RANK"]
+import paceline
+paceline.init().close()
+assert "numpy.ma" not in sys.modules
+"""
 
 
 @pytest.mark.parametrize(
@@ -19,3 +30,11 @@ from paceline.measure.uplinks import spread
 def test_the_spread_is_that_of_the_usual_pair(rates: list[list[float]], factor: float) -> None:
     with np.errstate(all="raise"):
         assert spread(np.array(rates)) == factor
+
+
+def test_ranks_of_two_machines_begin_without_masked_arrays(tmp_path: Path) -> None:
+    """Importing them takes longer than all measurements, on every rank of a job."""
+    program, output = tmp_path / "program.py", tmp_path / "output"
+    program.write_text(BEGINS)
+    output.mkdir()
+    run(2, program, output=output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     count = len(machines)
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
     latencies = _latencies(group, machines, own)
-    seconds = max(ROUND_SECONDS, 2 * ROUND_TRIPS_AT_START * float(np.nanmedian(latencies)))
+    seconds = max(ROUND_SECONDS, 2 * ROUND_TRIPS_AT_START * median(latencies[~np.isnan(latencies)].tolist()))
     times = OFTEN if count <= FEW_MACHINES else 2
     schedule = crowds(count, 1)[: MOST_UPLINK_ROUNDS // times] * times
     (load,) = loaded(group, machines, [range(count)], [schedule], seconds, np.inf)
@@ -56,7 +57,7 @@ def spread(rates: Matrix) -> float:
     """
     slowest = np.nanmin(rates, axis=0)
     heard = slowest > 0
-    return float(np.median(np.nanmax(rates, axis=0)[heard] / slowest[heard])) if heard.any() else np.inf
+    return median((np.nanmax(rates, axis=0)[heard] / slowest[heard]).tolist()) if heard.any() else np.inf
 
 
 def _latencies(group: Group, machines: Sequence[Sequence[int]], own: int) -> Matrix:
