@@ -17,7 +17,8 @@ from paceline.launch.local import LocalJob
 PROGRAMS = Path(__file__).with_name("programs")
 """What ranks of several rooms' tests run."""
 RAW = (
-    "numpy",
+    "encodings.idna",
+    "numpy.random",
     "paceline.adapt.adaptation",
     "paceline.adapt.remeasure",
     "paceline.adapt.replanner",
@@ -25,16 +26,20 @@ RAW = (
     "paceline.monitor.verdict_log",
     "paceline.plan.between",
     "paceline.runtime.init",
+    "paceline.topology.file",
     "psutil",
     "pytest",
 )
 """What nearly all programs import, and jobs on several machines."""
 TORCH = (
     *RAW,
-    "encodings.idna",
     "paceline.horovod.torch",
     "paceline.torch",
     "paceline.torch.backend",
+    "paceline.torch.first_store",
+    "paceline.torch.fully_sharded",
+    "paceline.torch.gradients",
+    "paceline.torch.sharded",
     "torch._dynamo",
     "torch.distributed.checkpoint",
     "torch.distributed.fsdp",
