@@ -51,3 +51,12 @@ def refusal(message: str, rank: int | None = None) -> CommunicationError:
     error = CommunicationError(message)
     error.rank, error.host, error.pid = rank, socket.gethostname(), os.getpid()
     return error
+
+
+def refuse_forked(pid: int) -> None:
+    """Raise CommunicationError unless this is the process `pid`, whose links a forked child inherits but cannot use."""
+    if pid != os.getpid():
+        raise refusal(
+            f"this process was forked from process {pid}, whose Paceline links it cannot use: "
+            "communicate in the parent, or start workers with the spawn method"
+        )

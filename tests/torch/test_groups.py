@@ -16,6 +16,7 @@ from torch_ranks import Ranks
 
 from paceline.runtime.process import runtime
 from paceline.torch.compat import HOOKS, torch_version
+from paceline.torch.data import Loader
 from paceline.trace.event import events
 
 ALGORITHMS = set("one_shot shared in_place fetched staged direct dissemination ring flat binomial none".split())
@@ -216,6 +217,10 @@ def check_forked_child(rank: int, size: int) -> None:
     few, whole = torch.ones(4), torch.ones(4 * size)
     under_way = dist.irecv(torch.empty(4), (rank + 1) % size, tag=3)
     assert under_way is not None
+    data = [torch.full((3,), float(i)) for i in range(32)]
+    loader = Loader(data, 4 * size)
+    alone = Loader(data, 8, group=dist.new_subgroups(1)[0])
+    batches, batches_alone = iter(loader), iter(alone)
     calls: list[Callable[[], object]] = [
         lambda: dist.all_reduce(few),
         lambda: dist.all_reduce(few, async_op=True),
@@ -229,6 +234,12 @@ def check_forked_child(rank: int, size: int) -> None:
         lambda: dist.recv(few, (rank + 1) % size),
         dist.barrier,
         under_way.wait,
+        dist.new_group,
+        lambda: next(batches),
+        lambda: iter(loader),
+        lambda: Loader(data, 8),
+        lambda: next(batches_alone),
+        lambda: iter(alone),
     ]
     parent, child = os.getpid(), os.fork()
     if child == 0:
@@ -245,6 +256,10 @@ def check_forked_child(rank: int, size: int) -> None:
     for _ in range(20):
         assert _sum_over(None) == size * (size - 1) / 2
     assert os.waitpid(child, 0)[1] == 0
+    assert [batch[0, 0].item() for batch in batches] == [4 * (size * batch + rank) for batch in range(8 // size)]
+    assert len(list(batches_alone)) == len(list(alone)) == 4
+    loader.close()
+    alone.close()
     dist.send(few, (rank - 1) % size, tag=3)
     under_way.wait()
     assert _sum_over(None) == size * (size - 1) / 2

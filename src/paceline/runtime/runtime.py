@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from paceline import _engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
-from paceline.errors import RendezvousError, refusal
+from paceline.errors import RendezvousError, refusal, refuse_forked
 from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
@@ -254,12 +254,12 @@ class Runtime:
         """Whether groups can be made: not closed, and not inherited by a fork."""
         return not self._closed and self._pid == os.getpid()
 
+    def refuse_forked(self) -> None:
+        """Raise CommunicationError in a process that inherited this by a fork."""
+        refuse_forked(self._pid)
+
     def _check(self) -> None:
-        if self._pid != os.getpid():
-            raise refusal(
-                f"this process was forked from process {self._pid}, whose Paceline links it cannot use: "
-                "communicate in the parent, or start workers with the spawn method"
-            )
+        self.refuse_forked()
         if self._closed:
             raise refusal("Paceline was shut down in this process", self._recorder.rank)
 

@@ -264,6 +264,16 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         return self._accelerator_group(device)._get_backend(device)
 
 
+def refuse_forked() -> None:
+    """Raise CommunicationError where a group would be made by groups that a forked child inherited.
+
+    Once it has destroyed these, such a child can be a rank of a job of its own.
+    """
+    if dist.is_initialized():
+        for group in _alive:
+            group._home.refuse_forked()
+
+
 def _place(store: dist.Store) -> str:
     """The place of torch's store, in words; "" if it has no address."""
     while isinstance(store, dist.PrefixStore):

@@ -32,9 +32,10 @@ def _create(options: _DistributedBackendOptions, backend_options: object) -> Pac
 
     compat.require_supported_torch()
     from paceline.runtime.process import runtime
-    from paceline.torch.backend import PacelineProcessGroup
+    from paceline.torch.backend import PacelineProcessGroup, refuse_forked
     from paceline.torch.timeouts import limits
 
+    refuse_forked()
     return PacelineProcessGroup(
         options.store,
         options.group_rank,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import RandomSampler, SequentialSampler
 
 from paceline.calibration.torch import MOST_AHEAD, SPEED_WINDOW
-from paceline.errors import CommunicationError
+from paceline.errors import CommunicationError, refuse_forked
 from paceline.group.group import Group
 from paceline.observe.batches import BatchTimes, hidden
 from paceline.rendezvous import this_machine
@@ -67,8 +68,9 @@ class Loader:
     written to; a batch's memory is used again once no rank has any tensor of it. A rank that has no sample of a batch
     gets one that weighs nothing, so that it can take part in the step.
 
-    Raises ValueError for arguments that make no sense. An iteration raises ReadingFailed on each rank of the machine
-    where the dataset raised or an input worker ended, PeerLost where the process that reads is gone, and Timeout.
+    Raises ValueError for arguments that make no sense, and CommunicationError in a forked child. An iteration raises
+    ReadingFailed on each rank of the machine where the dataset raised or an input worker ended, PeerLost where the
+    process that reads is gone, and Timeout.
     """
 
     weight: float = 0.0
@@ -96,6 +98,7 @@ class Loader:
             raise ValueError(f"batch_size is the samples of a batch, at least 1; got {batch_size}")
         if shuffle and sampler is not None:
             raise ValueError("give shuffle or a sampler, not both")
+        self._pid = os.getpid()
         self._peers = peers(group)
         self._by_speed = shares == "speed"
         self._shares = Shares(_weights(shares, self._peers.size))
@@ -146,6 +149,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an epoch; all ranks call it. An iteration that was under way ends."""
+        refuse_forked(self._pid)
         self._epoch += 1
         drawn = self._draw()
         told = self._peers.gather([drawn.seed, self._speed.take(), drawn.generator])
@@ -258,6 +262,7 @@ class Iteration(Iterator[Any]):
     def __next__(self) -> Any:
         """Return the next batch. Raises what `Loader` names."""
         loader = self._loader
+        refuse_forked(loader._pid)
         if not self._leave.alive:
             raise StopIteration
         if loader._epoch != self._epoch:
