@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
 from torch import Tensor, nn
+
+from paceline.torch.residuals import Residuals
 
 CALLS = 8
 LARGE = 30_000
@@ -137,6 +140,28 @@ def feedback(rank: int, size: int, codec: str, groups: int) -> None:
     assert lost.item() > 0
 
 
+def skipped(rank: int, none: bool) -> None:
+    """What was lost in steps that were skipped does not come back; what stays in gradients does."""
+    import paceline.horovod.torch as hvd
+
+    net, x = Net(), values(rank, "x", 1600).view(8, 200)
+    optimizer: Any = hvd.DistributedOptimizer(
+        torch.optim.SGD(net.parameters(), lr=0.0), net.named_parameters(), compression=hvd.Compression.int8
+    )
+    with patch.object(Residuals, "reset", autospec=True, side_effect=Residuals.reset) as reset:
+        for step, factor in enumerate((1.0, 1.0, 1e12, 1e12, 1.0)):
+            optimizer.zero_grad(set_to_none=none)
+            for _ in range(2):
+                (net(x).square().mean() * factor).backward()
+                optimizer.synchronize()
+            largest = max(float(part.abs().max()) for part in optimizer.residuals.state_dict().values())
+            assert largest == 0 or (largest > 1) == (factor > 1)  # a rank that encodes nothing loses nothing
+            assert reset.call_count == max(0, step - 2)
+            if factor == 1:
+                with optimizer.skip_synchronize():
+                    optimizer.step()
+
+
 def disagreement(rank: int, size: int) -> None:
     """Everybody is told who asked for what, and everything else goes on."""
     import paceline.horovod.torch as hvd
@@ -187,5 +212,7 @@ def check(rank: int, size: int) -> None:
     calls(rank, size)
     feedback(rank, size, "int8", 0)
     feedback(rank, size, "three_in_one", 2)
+    skipped(rank, none=True)
+    skipped(rank, none=False)
     disagreement(rank, size)
     uneven(rank, size)

@@ -16,6 +16,7 @@ import paceline.torch
 from paceline.codec import codecs
 from paceline.torch.partitioned import codecs as own_codecs
 from paceline.torch.partitioned.predicted import predict as partitioned
+from paceline.torch.residuals import Residuals
 
 WIDTH, LENGTH, SAMPLES, MICROBATCHES = 128, 4, 9, 4
 """A sample of what crosses a cut has 2 KiB, and microbatches have 3, 2, 2 and 2."""
@@ -130,6 +131,30 @@ def replicas(codec: str, error: float) -> None:
         one.close()
 
 
+def skipped(none: bool) -> None:
+    """What was lost in steps that the optimizer skipped does not come back; what stays in gradients does."""
+    one = paceline.torch.hybrid(
+        made(), data(0)[0], nn.functional.mse_loss, partitions=1, microbatches=2, gradient_codec="int8"
+    )
+    optimizer = torch.optim.SGD(one.parameters(), 0.1)
+    kept: dict[str, Tensor] = {}
+    with patch.object(Residuals, "forget", autospec=True, side_effect=Residuals.forget) as forget:
+        for number, explodes in enumerate((False, False, True, True, False)):
+            optimizer.zero_grad(set_to_none=none)
+            for _ in range(2):
+                one.step(data(number)[0], data(number)[1] * (1e12 if explodes else 1.0))
+            largest = max(float(part.abs().max()) for part in one.residuals().values())
+            assert (largest > 1) == explodes
+            assert forget.call_count == max(0, number - 2)
+            if not explodes:
+                optimizer.step()
+                kept = one.residuals()
+    assert any(part.any() for part in kept.values())
+    one.reset_residuals()
+    assert not any(part.any() for part in one.residuals().values())
+    one.close()
+
+
 def main() -> None:
     os.environ["PACELINE_MACHINE"] = f"machine-{os.environ['RANK']}"
     torch.set_num_threads(1)
@@ -139,6 +164,8 @@ def main() -> None:
     partitions("Interleaved1F1B", "int8", ENDS, [0, 1, 2])
     assert not np.array_equal(serial("int8", [4, 8], [0])[0], serial(None, [4, 8], [0])[0])
     replicas("int8", 0.05)
+    skipped(none=True)
+    skipped(none=False)
     for options, words in (
         ({"cut_codec": "lossless"}, "the codecs of cuts are bf16, fp16, int8: found 'lossless'"),
         ({"gradient_codec": "zip"}, "the codecs of gradients are bf16, .*: found 'zip'"),

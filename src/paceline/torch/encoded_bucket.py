@@ -30,9 +30,15 @@ class EncodedBucket(MeanBucket):
         """Start to make the gradients their mean over the ranks of `group`."""
         if not self._compression.encodes(self.gradients.dtype):
             return super().mean(group)
+        self.forget_undone()
         living = [(slot, one) for slot, reference in enumerate(self._parameters) if (one := reference()) is not None]
         absent = {place for place, (slot, _) in enumerate(living) if not self.present[slot]}
-        if self.history is not None and self.history.undone:
-            self._compression.forget(one for _, one in living)
         begins = [self.layout.begins[slot] for slot, _ in living]
         return self._compression.mean(self._index, self.gradients, [one for _, one in living], begins, absent)
+
+    def forget_undone(self) -> None:
+        """Forget what encoding has lost in the last exchange if no step has used that, and its gradients are gone."""
+        if self.history is not None:
+            if self.history.undone:
+                self._compression.forget(self.parameters)
+            self.history.judged()

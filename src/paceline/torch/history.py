@@ -45,6 +45,10 @@ class History:
                 self._given[slot] = weakref.ref(parameter.grad), parameter.grad._version
         self._changes = self._count()
 
+    def judged(self) -> None:
+        """What the last exchange gave has been judged, before gradients change again."""
+        self._changes = -1
+
     def step(self) -> None:
         """An optimizer that changes parameters unseen has made a step."""
         self._stepped, self._changes = True, -1

@@ -27,6 +27,7 @@ from paceline.horovod.torch.own_gradients import gradient, take, zeros
 from paceline.horovod.torch.tensors import stays
 from paceline.horovod.torch.waiting import finish_all, taken
 from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN
+from paceline.torch.history import History
 from paceline.torch.residuals import Residuals
 
 Unit = tuple[Parameter, ...]
@@ -61,6 +62,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         self._place = {parameter: place for place, parameter in enumerate(encoded.values())}
         self.residuals = Residuals(encoded) if encoded else None
         """What encoding has lost of each gradient on this rank; None if nothing is encoded."""
+        self._history = History(list(self._place)) if encoded else None
         self._unit_of: dict[Parameter, Unit] = {}
         self._hooked: set[Parameter] = set()
         self._skip = self._combines = False
@@ -139,6 +141,8 @@ class GradientOptimizer(torch.optim.Optimizer):
         if self._left[parameter] <= 0:
             raise AssertionError(TOO_OFTEN)
         self._left[parameter] -= 1
+        if not self._fresh:
+            self._forget_undone(parameter)
         self._fresh, self._synchronized = True, False
         if self._left[parameter]:
             return
@@ -193,6 +197,16 @@ class GradientOptimizer(torch.optim.Optimizer):
         like = parameter.detach() if stays(coordinator, parameter) else None
         return self.residuals.of(self._place[parameter], parameter.numel(), [parameter], [0], like=like)
 
+    def _forget_undone(self, first: Parameter) -> None:
+        """Forget what was lost of gradients that no step used and that are gone. first: has the first new one."""
+        if self._history is None or self.residuals is None:
+            return
+        if first in self._place:
+            self._history.accumulated(self._place[first], first)
+        if self._history.undone:
+            self.residuals.reset()
+        self._history.judged()
+
     def _combine_sparse(self, parameter: Parameter) -> Finish:
         self._sparse_dims[parameter] = gradient(parameter).sparse_dim()
         result = sparse_allreduce_async(
@@ -227,6 +241,8 @@ class GradientOptimizer(torch.optim.Optimizer):
         finally:
             self._reset()
         self._synchronized = True
+        if self._history is not None:
+            self._history.exchanged(self._place.values())
 
     @contextmanager
     def skip_synchronize(self) -> Iterator[None]:
@@ -260,6 +276,8 @@ class GradientOptimizer(torch.optim.Optimizer):
                 )
             self.synchronize()
         self._synchronized = False
+        if self._history is not None:
+            self._history.step()
         return super().step()
 
     def _evaluated(self, closure: Callable[[], Any]) -> Any:

@@ -115,7 +115,7 @@ class Hybrid:
         arguments = inputs if first else ()
         if self._random:
             arguments = (*arguments, random_state.seeds(self._microbatches))
-        for gradients in self._tied:
+        for gradients in self._gradients:
             gradients.begin()
         losses: list[Tensor] = []
         numbers = torch.arange(self._microbatches)
@@ -266,6 +266,14 @@ class Hybrid:
         """
         for gradients in self._gradients:
             gradients.load_residuals(state)
+
+    def reset_residuals(self) -> None:
+        """Forget what encoding has lost on this rank, as after steps that were undone.
+
+        What was lost in a step that an optimizer skipped is forgotten anyway, if it has made another step before.
+        """
+        for gradients in self._gradients:
+            gradients.reset_residuals()
 
     def close(self) -> None:
         """Leave the process groups. Parameters and gradients stay as they are. A collective of all ranks."""

@@ -56,6 +56,8 @@ class StageGradients:
 
         Sums over the partitions are on each of them, and would be added up again: only the first one keeps them.
         """
+        for bucket in self._buckets:
+            bucket.forget_undone()
         if self._whole and not self._first:
             for bucket in self._buckets:
                 for parameter in bucket.parameters:
@@ -102,6 +104,11 @@ class StageGradients:
             self._compression.load_state_dict(
                 {name: part for name, part in state.items() if name in self._names.values()}
             )
+
+    def reset_residuals(self) -> None:
+        """Forget what encoding has lost on this rank."""
+        if self._compression is not None:
+            self._compression.reset_residuals()
 
     def close(self) -> None:
         """Exchange nothing from here on."""
