@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "calibration/named.hpp"
+#include "coordinator/data_group.hpp"
 #include "progress/times.hpp"
 #include "trace/events.hpp"
 
@@ -43,11 +44,7 @@ Batches::Stream& Batches::stream_of(std::uint32_t channel) {
   if (Stream* const found = find_stream(channel)) return *found;
   for (auto& stream : streams_ | std::views::drop(1)) stream->ending = true;
   const Group& like = *streams_.front()->group;
-  std::vector<int> peers;
-  peers.reserve(like.members.size());
-  for (const Member& member : like.members) peers.push_back(member.peer);
-  auto made = loop_.make_group(like.channel + channel, like.rank, peers, like.timeout, like.plans);
-  made->use = Group::Use::data;
+  auto made = make_data_group(loop_, like.channel + channel, like);
   return *streams_.emplace_back(std::make_unique<Stream>(*this, std::move(made), channel));
 }
 

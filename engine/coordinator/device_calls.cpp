@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "coordinator/data_group.hpp"
 #include "device/moment.hpp"
 
 namespace paceline {
@@ -34,14 +35,7 @@ void DeviceCalls::admit(const std::shared_ptr<device::Moment>& after, const std:
 
 std::shared_ptr<DeviceCall> DeviceCalls::hand_over(std::vector<Carried> carried, std::vector<std::size_t> counts) {
   if (group_ == nullptr) {
-    std::vector<int> peers;
-    peers.reserve(like_->members.size());
-    for (const Member& member : like_->members) peers.push_back(member.peer);
-    group_ = loop_.make_group(channel_, like_->rank, peers, like_->timeout, like_->plans);
-    group_->use = Group::Use::data;
-    group_->machines = like_->machines;
-    group_->codec = like_->codec;
-    group_->coded_from = like_->coded_from;
+    group_ = make_data_group(loop_, channel_, *like_);
     thread_ = std::thread([this] { serve(); });
   }
   const PendingRequest* const first = carried.front().own.get();

@@ -133,7 +133,9 @@ def feedback(rank: int, size: int, codec: str, groups: int) -> None:
             if step == 0:
                 everyone_has(p.grad)
         worst.append(max(float((t / (step + 1) - e).abs().max()) for t, e in zip(totals, exact, strict=True)))
-    assert worst[-1] <= 3 * worst[0] / CALLS, worst
+    assert worst[-1] <= 3 * max(worst) / CALLS, worst
+    last = max(float((p.grad - e).abs().max()) for p, e in zip(net.parameters(), exact, strict=True))
+    assert last > max(worst) / 10  # it is encoded in every step
     state = optimizer.residuals.state_dict()
     assert set(state) == {name for name, _ in net.named_parameters()}
     lost = hvd.allreduce(torch.tensor([float(sum(part.abs().sum() for part in state.values()))]), op=hvd.Sum)
