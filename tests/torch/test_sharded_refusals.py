@@ -77,9 +77,65 @@ class Angles(torch.optim.SGD):
                     one -= group["lr"] * step
 
 
+class LaterAngles(torch.optim.SGD):
+    """What makes SGDP what it is: the momentum loses its part along a parameter that the gradient is across."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            for group in self.param_groups:
+                for one in group["params"]:
+                    moment = self.state[one].setdefault("moment", torch.zeros_like(one)).mul_(0.9).add_(one.grad)
+                    cosine = (one * one.grad).sum().abs() / (one.norm() * one.grad.norm() + 1e-8)
+                    across = one.dim() > 1 and cosine < 0.1 / one.numel() ** 0.5
+                    one -= group["lr"] * (moment - one * (one * moment).sum() / one.norm() ** 2 if across else moment)
+
+
+class Scaled(torch.optim.SGD):
+    """A step that a number scales."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            for group in self.param_groups:
+                for place, one in enumerate(group["params"]):
+                    one -= group["lr"] * one.grad * self.scale(place, one, len(group["params"]))
+
+    def scale(self, place: int, one: torch.Tensor, number: int) -> float:
+        return 1.0
+
+
+class OfTheirNumber(Scaled):
+    def scale(self, place: int, one: torch.Tensor, number: int) -> float:
+        return 1 / number
+
+
+class OfTheirPlace(Scaled):
+    def scale(self, place: int, one: torch.Tensor, number: int) -> float:
+        return 1 + place
+
+
+class OfLargeOnes(Scaled):
+    def scale(self, place: int, one: torch.Tensor, number: int) -> float:
+        return float(one.norm()) if one.numel() > 4096 else 1.0
+
+
+class OfBlocks(torch.optim.SGD):
+    """What makes optimizers of 8 bits what they are: blocks of large parameters have a scale each."""
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        with torch.no_grad():
+            for group in self.param_groups:
+                for one in group["params"]:
+                    blocks = one.grad.reshape(-1).split(256 if one.numel() >= 4096 else 1)
+                    step = torch.cat([block.abs().max() * block.sign() for block in blocks])
+                    one -= group["lr"] * step.view(one.shape)
+
+
+REFUSED = (Lamb, OneDistance, Angles, LaterAngles, OfTheirNumber, OfTheirPlace, OfLargeOnes, OfBlocks)
+
+
 def check_what_it_refuses(rank: int, size: int) -> None:
     net = nn.Linear(4, 4)
-    for kind in (torch.optim.Adafactor, torch.optim.LBFGS, Lamb, OneDistance, Angles, torch.optim.SparseAdam):
+    for kind in (torch.optim.Adafactor, torch.optim.LBFGS, torch.optim.SparseAdam, *REFUSED):
         with pytest.raises(ValueError, match=f"{kind.__name__} does not work element by element"):
             ShardedOptimizer(net.parameters(), kind)
     if hasattr(torch.optim, "Muon"):

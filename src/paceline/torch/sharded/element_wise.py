@@ -21,31 +21,36 @@ class OptimizerClass(Protocol):
         """Make one."""
 
 
-_SHAPE = (8, 64)
 _STEPS = 8
 _TOLERANCE = 1e-6
 """The largest error, as a share of the largest change, in float64."""
 
 
 def require_element_wise(optimizer_class: OptimizerClass, options: Mapping[str, object]) -> None:
-    """Raise ValueError unless a step on a tensor is the same as the steps of two optimizers on the tensor's halves.
+    """Raise ValueError unless a step on a tensor is the same as that on its two parts, of one optimizer or of two.
 
     options: of the optimizer's one group. Whatever is scaled by a norm of a parameter (LAMB, LARS), factors its moments
-    (Adafactor, Muon), keeps statistics of all parameters (Prodigy), or looks at angles (AdamP) fails.
+    (Adafactor, Muon), keeps statistics of all parameters (Prodigy) or of blocks of large ones, looks at angles (AdamP,
+    SGDP), or tells parameters apart by their number or place fails.
     """
-    start = torch.linspace(-1, 2, _SHAPE[0] * _SHAPE[1], dtype=torch.float64)
-    for gradients in (_of_several_norms, _across):
-        whole, halves = start.clone().view(_SHAPE), list(start.clone().chunk(2))
+    for rows, columns, cut, gradients in (
+        (8, 64, 200, _of_several_norms),
+        (8, 64, 200, _across),
+        (8, 64, 200, _across_later),
+        (128, 128, 5004, _of_several_norms),  # no multiple of a block of 8 elements
+    ):
+        start = torch.linspace(-1, 2, rows * columns, dtype=torch.float64)
         drawn = [gradients(start, number) for number in range(_STEPS)]
+        parts = [(start[:cut], [one[:cut] for one in drawn]), (start[cut:], [one[cut:] for one in drawn])]
         try:
             with uncounted():
-                _step(optimizer_class, options, whole, drawn)
-                for at, half in enumerate(halves):
-                    _step(optimizer_class, options, half, [gradient.chunk(2)[at] for gradient in drawn])
+                (whole,) = _stepped(optimizer_class, options, [(start.view(rows, columns), drawn)])
+                apart = [_stepped(optimizer_class, options, [part])[0] for part in parts]
+                together = _stepped(optimizer_class, options, parts)
         except Exception as error:
             raise ValueError(f"{_refusal(optimizer_class)}: it does not step on such a part ({error})") from error
-        expected = whole.view(-1) - start
-        if (torch.cat(halves) - start - expected).abs().max() > _TOLERANCE * expected.abs().max():
+        largest = _TOLERANCE * (whole.view(-1) - start).abs().max()
+        if any((torch.cat(found) - whole.view(-1)).abs().max() > largest for found in (apart, together)):
             raise ValueError(f"{_refusal(optimizer_class)}: its step on a tensor is not its step on the tensor's parts")
 
 
@@ -61,17 +66,25 @@ def _across(start: Tensor, number: int) -> Tensor:
     return pattern.repeat(start.numel() // 4) * (1 + number)
 
 
-def _step(
-    optimizer_class: OptimizerClass, options: Mapping[str, object], tensor: Tensor, gradients: Sequence[Tensor]
-) -> None:
-    optimizer = optimizer_class([{**options, "params": [tensor.requires_grad_()]}])
+def _across_later(start: Tensor, number: int) -> Tensor:
+    """The same, once a moment has been made that is not at right angles to it."""
+    return _across(start, number) if number else 1 + start
+
+
+def _stepped(
+    optimizer_class: OptimizerClass, options: Mapping[str, object], given: Sequence[tuple[Tensor, Sequence[Tensor]]]
+) -> list[Tensor]:
+    """What one optimizer makes of these tensors by their gradients."""
+    tensors = [start.clone().requires_grad_() for start, _ in given]
+    optimizer = optimizer_class([{**options, "params": tensors}])
     for group in optimizer.param_groups:
         if "lr" in group:
             group["lr"] = 0.1  # a schedule may begin with zero
-    for gradient in gradients:
-        tensor.grad = gradient.clone().view(tensor.shape)
+    for number in range(_STEPS):
+        for tensor, (_, gradients) in zip(tensors, given, strict=True):
+            tensor.grad = gradients[number].clone().view(tensor.shape)
         optimizer.step()
-    tensor.requires_grad_(False)
+    return [tensor.detach() for tensor in tensors]
 
 
 def _refusal(optimizer_class: OptimizerClass) -> str:
