@@ -69,6 +69,9 @@ def check_leaving(rank: int, size: int, folder: str, cases: list[tuple[int, int]
             with pytest.raises(hvd.HorovodInternalError, match=rf"rank {leaver} \(.*\) .*has left") as caught:
                 doing(rank, size, leaver, Path(folder) / f"{leaver}-{doing.__name__}")
             assert "timeout" not in str(caught.value)
+            for later in (hvd.join, hvd.barrier, lambda: hvd.add_process_set([0])):
+                with pytest.raises(hvd.HorovodInternalError, match="has left"):
+                    later()
         hvd.shutdown()
 
 

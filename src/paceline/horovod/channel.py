@@ -114,7 +114,8 @@ class Channel:
     def join(self) -> Request:
         """Announce that this rank has no more calls; the request is done when all ranks have joined.
 
-        Waits for calls that go on by further requests, which cannot be handed in afterwards.
+        Waits for calls that go on by further requests, which cannot be handed in afterwards. Raises
+        HorovodInternalError if an earlier failure left the job unusable.
         """
         from paceline.horovod.adasum_exchange import Course
 
@@ -123,7 +124,10 @@ class Channel:
         for call in calls:
             with suppress(Exception):  # whoever waits for the call is told
                 call.wait()
-        return self.coordinator.join()
+        try:
+            return self.coordinator.join()
+        except CommunicationError as error:
+            raise HorovodInternalError(str(error)) from error
 
     def forget(self, names: Iterable[str], requests: Iterable[Request | Course]) -> None:
         """Note that the program knows that the call made of these requests has ended."""

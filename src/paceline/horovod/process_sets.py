@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from paceline.errors import CommunicationError
 from paceline.horovod import job
+from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.job import GLOBAL
 
 NO_MPI = "Paceline does without MPI: give a list of ranks in place of a communicator"
@@ -80,10 +82,14 @@ def register_all(here: job.Job, process_sets: Sequence[ProcessSet]) -> None:
 def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     """Register a process set and return it. Collective: every rank of the job calls it, member or not.
 
-    Raises ValueError if there is a set with the same ranks, or if the ranks of the job pass different sets.
+    Raises ValueError if there is a set with the same ranks, or if the ranks of the job pass different sets, and
+    HorovodInternalError if a rank is lost.
     """
     added = process_set if isinstance(process_set, ProcessSet) else ProcessSet(process_set)
-    _add(job.current(), added)
+    try:
+        _add(job.current(), added)
+    except CommunicationError as error:
+        raise HorovodInternalError(str(error)) from error
     return added
 
 
