@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness import Ranks
+from torch_ranks import Ranks
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
