@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch_ranks import Ranks
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import default_collate
+from torch_ranks import Ranks
 
 from paceline.torch.data import layout
 from paceline.torch.data.pool import Pool
