@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import logging
 import os
 import pickle
 import random
@@ -529,13 +530,12 @@ class Silent:
 @pytest.mark.parametrize("ranks", [(0, 1), (0,), (1,)])
 @pytest.mark.parametrize("answers", [0, 1, 2, 5])
 def test_a_store_that_falls_silent_is_named_at_the_limit(
-    answers: int, ranks: tuple[int, ...], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    answers: int, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assembly, "LAST_WORDS", 0.1)
-    monkeypatch.setattr(bounded, "_SLICE", 0.05)
     store = Silent(answers)
     try:
-        for error in in_threads([partial(Rank(stall_seconds=0.1).meet, store, rank, 2, 0.3) for rank in ranks]):
+        for error in in_threads([partial(Rank().meet, store, rank, 2, 0.3) for rank in ranks]):
             assert isinstance(error, RendezvousError), error
             assert "the store that the ranks meet through does not answer within 0.3 s" in str(error)
     finally:
@@ -543,4 +543,20 @@ def test_a_store_that_falls_silent_is_named_at_the_limit(
         for thread in threading.enumerate():
             if thread.name == "paceline-store":
                 thread.join(TIMEOUT)
-    assert "the store that the ranks meet through does not answer" in caplog.text
+
+
+def test_ranks_say_that_a_store_is_silent_and_go_on_when_it_answers(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded, "_SLICE", 0.05)
+    store = Silent(2)
+
+    def answers_then(record: logging.LogRecord) -> bool:
+        if "the store that the ranks meet through does not answer" in record.getMessage():
+            store.over.set()
+        return True
+
+    caplog.handler.addFilter(answers_then)
+    ranks = [Rank(stall_seconds=0.1) for _ in range(2)]
+    close(good(in_threads([partial(rank.meet, store, number, 2) for number, rank in enumerate(ranks)])))
+    assert store.over.is_set()
