@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -70,3 +71,8 @@ def test_imports_point_downwards(path: Path) -> None:
         if room_of(module) != here and height[room_of(module)] >= height[here]
     ]
     assert not upwards, "\n".join(upwards)
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    order = graphlib.TopologicalSorter({module_of(path): {name for _, name in imports(path)} for path in FILES})
+    order.prepare()

@@ -1,7 +1,8 @@
-"""Parses the hosts and slots that horovodrun accepts."""
+"""Parses the hosts and slots that horovodrun accepts, and finds the address at which hosts reach this one."""
 
 from __future__ import annotations
 
+import argparse
 import re
 import socket
 from collections.abc import Iterable
@@ -75,3 +76,18 @@ def _slots(items: list[str], form: str, words: str) -> Slots:
             raise ValueError(f"{words}, got {item[:80]!r}")
         hosts[match[1]] = hosts.get(match[1], 0) + int(match[2])
     return hosts
+
+
+def own_address(options: argparse.Namespace, towards: str | None) -> str:
+    """Return the address at which other hosts reach this machine.
+
+    towards: a host whose route decides, if no interface was asked for.
+
+    Raises RendezvousError if there is no such address.
+    """
+    from paceline.rendezvous import interfaces
+
+    wish = ",".join(options.nics) if options.nics else None
+    choice = interfaces.choose(interfaces.addresses(), wish, towards, True)
+    interfaces.report(choice, "the launcher")
+    return choice.address

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from paceline.errors import RendezvousError
-from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, placed
+from paceline.horovod.hosts import Slots, elsewhere, from_file, from_text, is_here, own_address, placed
 from paceline.horovod.options import REFUSED, VARIABLES, WITHOUT_EFFECT, check, flag, output_folder, parser
 from paceline.horovod.rank_layout import rank_variables
 from paceline.launch.job import Job
@@ -98,21 +98,6 @@ def _spread(options: argparse.Namespace, hosts: list[str], env: dict[str, str], 
     return MultiHostJob(
         starter, hosts, is_here, address, new_mark(), collector, output_folder(options), rank_variables(hosts)
     )
-
-
-def own_address(options: argparse.Namespace, towards: str | None) -> str:
-    """Return the address at which other hosts reach this machine.
-
-    towards: a host whose route decides, if no interface was asked for.
-
-    Raises RendezvousError if there is no such address.
-    """
-    from paceline.rendezvous import interfaces
-
-    wish = ",".join(options.nics) if options.nics else None
-    choice = interfaces.choose(interfaces.addresses(), wish, towards, True)
-    interfaces.report(choice, "the launcher")
-    return choice.address
 
 
 def environment(options: argparse.Namespace) -> dict[str, str]:

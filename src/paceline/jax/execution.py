@@ -5,30 +5,18 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from paceline import _engine
 from paceline.jax.fusion import Buckets
 from paceline.jax.likeness import Likeness, option_of
+from paceline.jax.memory import Memory
 
 if TYPE_CHECKING:
     from paceline.group.group import Group
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "barrier")
 """Their numbers in compiled programs are their places here."""
-
-
-class Memory(NamedTuple):
-    """Contiguous memory of XLA's. dtype: the engine's number of it."""
-
-    address: int
-    count: int  # type: ignore[assignment]  # nobody calls the `count` that a tuple has
-    dtype: int
-
-    @property
-    def bytes(self) -> int:
-        """Its size."""
-        return self.count * _engine.SIZES[self.dtype]
 
 
 class Executor:

@@ -11,7 +11,7 @@ import numpy as np
 from paceline.group.buffers import AnyArray
 
 if TYPE_CHECKING:
-    from paceline.jax.execution import Memory
+    from paceline.jax.memory import Memory
 
     Pair = tuple[Memory, Memory]
     """A tensor's source and target."""

@@ -11,8 +11,9 @@ import jax
 
 from paceline import _engine
 from paceline.errors import CommunicationError, Mismatch
-from paceline.jax.execution import COLLECTIVES, Memory
+from paceline.jax.execution import COLLECTIVES
 from paceline.jax.groups import executor
+from paceline.jax.memory import Memory
 
 TARGET = "paceline_collective"
 """The name under which XLA knows the handler."""

@@ -205,7 +205,8 @@ class Monitor:
         if self._rank != 0:
             gathering.send(figures)
         elif place is not None:
-            from paceline.report.report import leave, make
+            from paceline.report.report import make
+            from paceline.report.write import leave
             from paceline.verdict.of_report import verdict
 
             others, missing = gathering.receive()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -81,13 +82,19 @@ class Load:
         return np.maximum(arrived, next_one)
 
 
+_loads: WeakKeyDictionary[Network, dict[tuple[Level, float], Load]] = WeakKeyDictionary()
+
+
 def load_of(network: Network, level: Level, ratio: float = 1.0) -> Load:
     """Return the load of this level, which is not to be changed; the arguments are those of `Load`."""
     if len(level) > _KEPT:
         return Load(network, level, ratio)
-    kept = network.loads.get((level, ratio))
+    loads = _loads.get(network)
+    if loads is None:
+        loads = _loads[network] = {}
+    kept = loads.get((level, ratio))
     if kept is None:
-        kept = network.loads[level, ratio] = Load(network, level, ratio)
+        kept = loads[level, ratio] = Load(network, level, ratio)
     return kept
 
 

@@ -5,16 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from paceline.topology import Cpus, Node, Topology
-
-if TYPE_CHECKING:
-    from paceline.plan.ir import Level
-    from paceline.plan.load import Load
 
 _FASTEST = 1e15
 """Bytes per second of a link without a limit: faster than any real link, and finite, so that it can be a divisor."""
@@ -43,8 +38,6 @@ class Network:
         self._add(topology.root, -1, 0)
         self.world = len(self.leaves)
         self.span = self._spans()
-        self.loads: dict[tuple[Level, float], Load] = {}
-        """What `load_of` keeps."""
 
     def _add(self, node: Node, parent: int, depth: int) -> None:
         index = len(self.nodes)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.formats.files import write_file
 from paceline.formats.json_input import load_json
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates, rates
@@ -19,8 +17,6 @@ from paceline.topology import Topology, dump
 FORMAT = "paceline report 1"
 MAX_BYTES = 256 * 2**20
 """The size in bytes of the largest report that is read."""
-
-log = logging.getLogger("paceline")
 
 
 @dataclass(frozen=True)
@@ -65,24 +61,6 @@ def to_json(report: Report) -> str:
     ranks = ",\n".join(json.dumps(rank) for rank in content.pop("ranks"))
     rest = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
     return f'{{{rest},\n"ranks": [\n{ranks}\n]}}'
-
-
-def leave(report: Report, place: str, verdict: Callable[[Report], str]) -> None:
-    """Write the report to the place that PACELINE_REPORT names: JSON to a file, or tables to stderr for "-".
-
-    verdict: returns what stands above the tables. If the file cannot be written, that is logged and not raised.
-    """
-    if place == "-":
-        from rich.console import Console
-
-        from paceline.report.show import show
-
-        show(report, verdict(report), Console(stderr=True))
-        return
-    try:
-        write_file(Path(place), to_json(report) + "\n")
-    except OSError as error:
-        log.warning("cannot write the report %s: %s", place, error.strerror)
 
 
 def read(path: Path) -> Report:

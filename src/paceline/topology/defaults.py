@@ -1,7 +1,12 @@
-"""The links that are assumed where nothing is known: speeds in bytes per second, latencies in seconds."""
+"""What every topology is bounded by, and the links that are assumed where nothing is known.
+
+Speeds are in bytes per second, latencies in seconds.
+"""
 
 from paceline.topology.tree import Link
 
+MOST_RANKS = 1_000_000
+"""Ranks that a topology can have."""
 LOCAL = Link(1.25e9, 1.25e9, 1e-6)
 """A rank's link inside its machine: 10 Gbit/s."""
 NETWORK_LATENCY = 50e-6

@@ -24,13 +24,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from paceline.formats.yaml_lines import FileKind, KeyPath, Marked, text_of
-from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
+from paceline.topology.defaults import LOCAL, MOST_RANKS, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
+from paceline.topology.slurm import looks_like_slurm
 from paceline.topology.tree import Kind, Link, Node, Topology
 from paceline.topology.units import parse_speed, parse_time
 
-MOST_RANKS = 1_000_000
-"""Ranks that a topology can have."""
 LONGEST_NAME = 255
 """Characters that the name of a node can have."""
 
@@ -131,8 +130,6 @@ def read(path: str | Path) -> Topology:
 
 def parse(text: str, source: str = "topology") -> Topology:
     """Return the topology that `text` describes; `source` names it in errors. Raises TopologyError."""
-    from paceline.topology.slurm import looks_like_slurm  # that module imports this one
-
     if looks_like_slurm(text):
         raise TopologyError(
             f"{source}:1: this is Slurm's topology.conf, which knows neither ranks nor speeds; make a topology file of "

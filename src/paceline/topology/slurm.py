@@ -14,9 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from paceline.formats.yaml_lines import DEEPEST
-from paceline.topology.defaults import LOCAL, NETWORK_LATENCY
+from paceline.topology.defaults import LOCAL, MOST_RANKS, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
-from paceline.topology.file import MOST_RANKS
 from paceline.topology.hostlist import expand
 from paceline.topology.tree import Link, Node, Topology
 

@@ -29,10 +29,10 @@ from paceline.torch.freed_memory import Returning
 from paceline.torch.futures import read_quietly
 from paceline.torch.interop import use_interop_threads
 from paceline.torch.movements import Movements
+from paceline.torch.name import NAME
 from paceline.torch.opaque import opaque
 from paceline.torch.optimizers import follow_optimizers
 from paceline.torch.reductions import Reductions
-from paceline.torch.registration import NAME
 from paceline.version import VERSION
 
 _log = logging.getLogger("paceline")

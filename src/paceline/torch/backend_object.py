@@ -11,8 +11,8 @@ from torch import Tensor
 from torch._C import _distributed_c10d as c10d
 
 from paceline.torch import memory
+from paceline.torch.name import NAME
 from paceline.torch.opaque import opaque
-from paceline.torch.registration import NAME
 
 
 @opaque

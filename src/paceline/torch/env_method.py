@@ -20,7 +20,7 @@ import torch.distributed as dist
 from paceline.errors import ConfigurationError
 from paceline.rendezvous.dial import TcpAddress
 from paceline.settings.settings import Settings
-from paceline.torch.registration import NAME
+from paceline.torch.name import NAME
 
 
 class Handler(Protocol):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from paceline.torch.name import NAME
+
 if TYPE_CHECKING:
     from torch.distributed.distributed_c10d import _DistributedBackendOptions
 
     from paceline.torch.backend import PacelineProcessGroup
-
-NAME = "paceline"
 
 
 def register() -> None:

@@ -14,7 +14,7 @@ from paceline.horovod.driver.job import ElasticJob
 from paceline.horovod.driver.limits import PATIENCE, Limits
 from paceline.horovod.driver.rounds import Rounds
 from paceline.horovod.driver.store import DriverStore
-from paceline.horovod.hosts import Slots, is_here
+from paceline.horovod.hosts import Slots, is_here, own_address
 from paceline.horovod.options import output_folder
 from paceline.launch import tree
 from paceline.launch.job import Command, Job
@@ -86,8 +86,6 @@ def _limits(options: argparse.Namespace, hosts: Slots, timeout: float | None) ->
 
 def _address(options: argparse.Namespace, hosts: Slots) -> str:
     """Return the address to listen on; it is the loopback address only if no other machine can join."""
-    from paceline.horovod.run import own_address
-
     if all(is_here(host) for host in hosts) and not options.host_discovery_script:
         return "127.0.0.1"
     try:

@@ -12,6 +12,7 @@ from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of, set_of
+from paceline.horovod.tensorflow.reduction import _allreduce
 
 
 def allgather(
@@ -54,8 +55,6 @@ def _run(tensors: Sequence[Any], names: dict[str, Any], process_set: ProcessSet,
 
 @tf.RegisterGradient("PacelineAllgather")
 def _gradient(op: Any, *gradients: Any) -> Any:
-    from paceline.horovod.tensorflow.allreduce import _allreduce
-
     process_set = set_of(op.get_attr("process_set_id"))
     short = op.get_attr("ignore_name_scope")
     # One by one: TensorFlow gives float32 zeros for a result that nobody used, whatever its dtype.

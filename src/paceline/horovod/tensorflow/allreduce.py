@@ -130,34 +130,6 @@ def allreduce_each(tensors: Sequence[Any], names: Sequence[str], how: Reduction,
     return results
 
 
-def _allreduce(
-    tensor: Any,
-    name: str | None = None,
-    op: int = ops.Sum,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """Combine a dense tensor over the ranks; see `allreduce`."""
-    names = attributes("HorovodAllreduce", name, [tensor], ignore_name_scope)
-    return Reduction(op, prescale_factor, postscale_factor, process_set).allreduce([tensor], False, names)[0]
-
-
-def _grouped_allreduce(
-    tensors: Sequence[Any],
-    name: str | None = None,
-    op: int = ops.Sum,
-    prescale_factor: float = 1.0,
-    postscale_factor: float = 1.0,
-    ignore_name_scope: bool = False,
-    process_set: ProcessSet = global_process_set,
-) -> list[Any]:
-    """Combine dense tensors over the ranks, together; see `allreduce`."""
-    names = attributes("HorovodGroupedAllreduce", name, list(tensors), ignore_name_scope)
-    return Reduction(op, prescale_factor, postscale_factor, process_set).allreduce(tensors, True, names)
-
-
 @tf.RegisterGradient("PacelineAllreduce")
 def _gradient(op: Any, *gradients: Any) -> Any:
     how = Reduction(

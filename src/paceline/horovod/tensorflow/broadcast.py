@@ -9,10 +9,10 @@ import tensorflow as tf
 
 from paceline.horovod import job, ops
 from paceline.horovod.process_sets import ProcessSet, global_process_set
-from paceline.horovod.tensorflow.allreduce import _allreduce
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of, set_of
+from paceline.horovod.tensorflow.reduction import _allreduce
 
 
 def broadcast(

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.horovod import ops
-from paceline.horovod.tensorflow.allreduce import _allreduce
+from paceline.horovod.tensorflow.reduction import _allreduce
 
 
 @cache

@@ -9,7 +9,6 @@ from paceline.horovod.ops import Adasum, Average, Max, Min, Product, Sum
 from paceline.horovod.ops import chosen as handle_average_backwards_compatibility
 from paceline.horovod.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from paceline.horovod.tensorflow.allgather import allgather, grouped_allgather
-from paceline.horovod.tensorflow.allreduce import _allreduce, _grouped_allreduce
 from paceline.horovod.tensorflow.alltoall import alltoall
 from paceline.horovod.tensorflow.broadcast import broadcast, broadcast_
 from paceline.horovod.tensorflow.queries import (
@@ -21,6 +20,7 @@ from paceline.horovod.tensorflow.queries import (
     size_op,
 )
 from paceline.horovod.tensorflow.reducescatter import _grouped_reducescatter, _reducescatter
+from paceline.horovod.tensorflow.reduction import _allreduce, _grouped_allreduce
 
 __all__ = [
     "Adasum",

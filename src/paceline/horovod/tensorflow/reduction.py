@@ -8,8 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from paceline.horovod.process_sets import ProcessSet
+from paceline.horovod import ops
+from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
+from paceline.horovod.tensorflow.naming import attributes
 from paceline.horovod.tensorflow.process_set import number_of
 
 
@@ -60,3 +62,31 @@ class Reduction:
             "postscale_factor": self.postscale,
             "codec": self.codec or "",
         }
+
+
+def _allreduce(
+    tensor: Any,
+    name: str | None = None,
+    op: int = ops.Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """Combine a dense tensor over the ranks; see `allreduce`."""
+    names = attributes("HorovodAllreduce", name, [tensor], ignore_name_scope)
+    return Reduction(op, prescale_factor, postscale_factor, process_set).allreduce([tensor], False, names)[0]
+
+
+def _grouped_allreduce(
+    tensors: Sequence[Any],
+    name: str | None = None,
+    op: int = ops.Sum,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    process_set: ProcessSet = global_process_set,
+) -> list[Any]:
+    """Combine dense tensors over the ranks, together; see `allreduce`."""
+    names = attributes("HorovodGroupedAllreduce", name, list(tensors), ignore_name_scope)
+    return Reduction(op, prescale_factor, postscale_factor, process_set).allreduce(tensors, True, names)

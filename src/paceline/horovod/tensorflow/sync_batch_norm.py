@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from paceline.horovod import job, ops
-from paceline.horovod.tensorflow.allreduce import _allreduce
+from paceline.horovod.tensorflow.reduction import _allreduce
 
 
 class SyncBatchNormalization(tf.keras.layers.BatchNormalization):  # type: ignore[misc]

@@ -1,0 +1,3 @@
+"""The name by which torch knows the backend."""
+
+NAME = "paceline"
