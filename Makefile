@@ -28,7 +28,7 @@ ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine
 CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
-PYTHON_FILES := src tests scripts examples
+PYTHON_FILES := src bench tests scripts examples
 
 PYTEST := python -m pytest
 SUITE_PART := python tests/torch_suite/run.py --select representative
@@ -39,8 +39,8 @@ ONE_PROCESS := $(addprefix tests/,cpu formats order plan settings topology)
 # The folders in which tests are marked `long`, and what those of each cover: `make verify` runs them once any of it has
 # changed, or where no history tells.
 LONG_FOLDERS := bench characterize codec group segment torch
-COVERED_BY_bench := $(addprefix src/paceline/,bench coordinate torch)
-COVERED_BY_characterize := $(addprefix src/paceline/,bench characterize)
+COVERED_BY_bench := bench $(addprefix src/paceline/,coordinate torch)
+COVERED_BY_characterize := bench
 COVERED_BY_codec := engine/codec engine/kernel
 COVERED_BY_group := $(addprefix engine/,kernel link message program segment shared) tests/programs
 COVERED_BY_segment := engine/segment
@@ -163,7 +163,7 @@ format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
 	$(BIN)/ruff format $(PYTHON_FILES)
 	$(BIN)/clang-format -i $(CPP_FILES)
 
-docs: $(VENV)/docs.stamp $(VENV)/engine.stamp ## the documentation as a site, in build/site; a broken link fails
+docs: $(VENV)/docs.stamp $(VENV)/test.stamp $(VENV)/engine.stamp ## the documentation as a site, in build/site; a broken link fails
 	@mkdir -p build
 	$(BIN)/python scripts/command_reference.py >build/commands.md
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict
@@ -184,8 +184,9 @@ $(VENV)/demo.stamp: requirements/demo.lock requirements/cuda.lock
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
 	@touch $@
 
-$(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp
+$(VENV)/test.stamp: requirements/test.lock bench/pyproject.toml $(VENV)/demo.stamp
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable ./bench
 	@touch $@
 
 $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline import topology
-from paceline.bench.hybrid.measure import AUTO, MODELS, shapes
+from paceline_bench.hybrid.measure import AUTO, MODELS, shapes
 
 TOGETHER = 4
 """Shapes that are measured beside the automatic one: each has processes of its own."""

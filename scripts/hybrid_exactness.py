@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import nn
 
-    from paceline.bench.ranks.partitioned_tasks import Task
+    from paceline_bench.ranks.partitioned_tasks import Task
 
 SCHEDULES = ("1F1B", "GPipe", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV")
 SHAPES = "2x1,3x1,4x1,2x2,3x2,4x2"
@@ -91,9 +91,9 @@ def all_tasks() -> dict[str, Task]:
     """Return those of the benchmark, and small ones of the same kinds."""
     import torch
 
-    from paceline.bench.ranks.models.decoder import Decoder
-    from paceline.bench.ranks.models.small_images import UNet, deep_resnet
-    from paceline.bench.ranks.partitioned_tasks import TASKS, Task
+    from paceline_bench.ranks.models.decoder import Decoder
+    from paceline_bench.ranks.models.small_images import UNet, deep_resnet
+    from paceline_bench.ranks.partitioned_tasks import TASKS, Task
 
     text = TASKS["transformer"]
 
@@ -166,7 +166,7 @@ def serial(whole: nn.Module, task: Task, batches: list[Any], microbatches: int, 
     """
     import torch
 
-    from paceline.bench.ranks.partitioned_tasks import samples, split
+    from paceline_bench.ranks.partitioned_tasks import samples, split
 
     total = 0.0
     for batch in reversed(batches):

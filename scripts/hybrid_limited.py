@@ -81,7 +81,7 @@ def rank(asked: argparse.Namespace) -> int:
     from torch.optim import Adam
 
     import paceline.torch
-    from paceline.bench.ranks.partitioned_tasks import TASKS
+    from paceline_bench.ranks.partitioned_tasks import TASKS
 
     torch.set_num_threads(1)
     dist.init_process_group("paceline")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from paceline.bench.ranks.models import NETWORKS, pixels
+from paceline_bench.ranks.models import NETWORKS, pixels
 
 TARGET = Path(__file__).parents[1] / "src/paceline/simulate/models.json"
 BACKWARD = 2

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wheel_check import ROOT, check_demo, check_modules, launch_ranks, pip, run_ranks
+from wheel_check import ROOT, check_demo, check_instruments, check_modules, launch_ranks, pip, run_ranks
 
 VERSIONS = ("3.10", "3.11", "3.12", "3.13")
 TOOLS = Path(sys.executable).parent
@@ -61,6 +61,7 @@ def check_wheel(version: str, python: Path, sdist: Path, folder: Path) -> Path:
     run_ranks(python, folder)
     launch_ranks(python, folder)
     check_demo(python)
+    check_instruments(python, folder)
     print(f"Python {version}: {wheel.name} works, and fits {check_tag(wheel)}", flush=True)
     return wheel
 

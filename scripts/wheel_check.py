@@ -87,6 +87,20 @@ def check_demo(python: Path) -> None:
         sys.exit(f"wheel check: the demo ended with {done.returncode} and said {done.stderr!r}")
 
 
+def check_instruments(python: Path, folder: Path) -> None:
+    """The instruments of bench/ are found once they are installed, and asked for before."""
+    command = [python, "-m", "paceline", "bench", "--help"]
+    before = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    if before.returncode != 2 or "pip install 'paceline[bench]'" not in before.stderr:
+        sys.exit(f"wheel check: without paceline-bench, bench ended with {before.returncode}: {before.stderr!r}")
+    pip(sys.executable, "wheel", "./bench", "--no-deps", "--wheel-dir", folder)
+    (wheel,) = folder.glob("paceline_bench-*.whl")
+    pip(sys.executable, "--python", python, "install", "--no-deps", "--no-compile", wheel)
+    after = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
+    if after.returncode or "all_reduce" not in after.stdout:
+        sys.exit(f"wheel check: `paceline bench --help` ended with {after.returncode}: {after.stderr!r}")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="paceline-wheel-") as name:
         folder = Path(name)
@@ -102,6 +116,7 @@ def main() -> None:
         run_ranks(python, folder)
         launch_ranks(python, folder)
         check_demo(python)
+        check_instruments(python, folder)
         size = wheel.stat().st_size / 1e6
         print(f"wheel check: {wheel.name} ({size:.1f} MB) works without a compiler and without torch")
 

@@ -16,6 +16,6 @@ def test_no_two_files_of_tests_share_a_name() -> None:
 
 def test_no_folder_beside_the_ranks_of_benchmarks_is_taken_for_a_framework() -> None:
     """`paceline bench` puts the folder of `ranks` on their path, where a framework's own imports would find another."""
-    beside = {path.name for path in (Path(__file__).parents[1] / "src/paceline/bench").iterdir()}
+    beside = {path.name for path in (Path(__file__).parents[1] / "bench/paceline_bench").iterdir()}
     assert "ranks" in beside
     assert not beside & FRAMEWORKS

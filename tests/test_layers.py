@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCE = ROOT / "src"
-FILES = sorted(SOURCE.glob("paceline/**/*.py"))
+SOURCES = (ROOT / "src", ROOT / "bench")
+FILES = sorted(path for source in SOURCES for path in source.glob("paceline*/**/*.py"))
 PICTURE = re.compile(r"^```layers\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FACE = "paceline"
 """The package itself: what `import paceline` gives. Nothing below it imports it, but for the compiled modules in it."""
@@ -29,7 +29,8 @@ def layers() -> dict[str, int]:
 
 
 def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+    (source,) = (source for source in SOURCES if path.is_relative_to(source))
+    return ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
 
 
 MODULES = {module_of(path) for path in FILES}
@@ -38,9 +39,11 @@ MODULES = {module_of(path) for path in FILES}
 @cache
 def room_of(module: str) -> str:
     """The longest name in the picture that the module's begins with; loose modules are rooms of their own."""
-    parts = module.removeprefix("paceline").strip(".").split(".")
+    parts = module.split(".")
+    if parts[0] == FACE:
+        del parts[0]
     names = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]
-    return next((name for name in names if name in layers()), parts[0] or FACE)
+    return next((name for name in names if name in layers()), parts[0] if parts else FACE)
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:

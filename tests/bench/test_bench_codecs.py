@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from commands import paceline
 
-from paceline.bench.codecs import measure
-from paceline.bench.codecs.weights import trained
 from paceline.codec import codecs
+from paceline_bench.codecs import measure
+from paceline_bench.codecs.weights import trained
 
 SIZE = 16384
 """Bytes of elements."""
@@ -48,7 +48,7 @@ def test_training_changes_every_layer(weights):
 
 
 def test_rows_of_both_sizes_through_the_command_line(weights, tmp_path, monkeypatch):
-    monkeypatch.setattr("paceline.bench.codecs.command.trained", lambda: weights)
+    monkeypatch.setattr("paceline_bench.codecs.command.trained", lambda: weights)
     monkeypatch.setattr(measure, "_BURST_BYTES", 1 << 18)
     file = tmp_path / "rows.json"
     code, out, err = paceline("bench", "codecs", "--cached", "16K", "--large", "64K", "--rounds", 3, "--json", file)

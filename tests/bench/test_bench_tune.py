@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.tune import measure
 from paceline.cpu.budget import budget
 from paceline.tune import tune
 from paceline.tune.run import Run
 from paceline.tune.setting import Setting
 from paceline.tune.trial import Effort
+from paceline_bench.tune import measure
 
 RATES = {(2, 1): 10.0, (1, 2): 15.0, (1, 1): 9.0}
 """Steps per second of the processes and threads that are not slow."""

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.bench import bandwidth, sizes
-from paceline.bench.ranks import pattern
-from paceline.bench.ranks.case import IN_PLACE, REDUCING, Buffers, Case, aligned
+from paceline_bench import bandwidth, sizes
+from paceline_bench.ranks import pattern
+from paceline_bench.ranks.case import IN_PLACE, REDUCING, Buffers, Case, aligned
 
 SEED = 5
 

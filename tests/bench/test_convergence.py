@@ -10,8 +10,8 @@ from benched import bench, refused
 
 torch = pytest.importorskip("torch")
 
-from paceline.bench.convergence.measure import CODECS, TRAININGS  # noqa: E402
-from paceline.bench.ranks import convergence, real_data  # noqa: E402
+from paceline_bench.convergence.measure import CODECS, TRAININGS  # noqa: E402
+from paceline_bench.ranks import convergence, real_data  # noqa: E402
 
 
 @pytest.mark.parametrize("name", TRAININGS)

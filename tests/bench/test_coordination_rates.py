@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from benched import bench, refused
 
-from paceline.bench.coordination import measure
-from paceline.bench.coordination.measure import ALONE, BASELINE, KNOWN, Measurements, Method, divided
-from paceline.bench.ranks.input_worker import InputWorker
-from paceline.bench.ranks.named import Training
 from paceline.cpu.partition import parse
+from paceline_bench.coordination import measure
+from paceline_bench.coordination.measure import ALONE, BASELINE, KNOWN, Measurements, Method, divided
+from paceline_bench.ranks.input_worker import InputWorker
+from paceline_bench.ranks.named import Training
 
 OPTIONS = {"model": "two", "gradients": json.dumps([["a", 5], ["b", 7]]), "units": "3", "input_units": "1"}
 

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from paceline.bench.ranks.data_feed import Batch, Feed  # noqa: E402
+from paceline_bench.ranks.data_feed import Batch, Feed  # noqa: E402
 
 
 class Host:

@@ -10,16 +10,16 @@ from benched import bench, refused
 
 torch = pytest.importorskip("torch")
 
-from paceline.bench.data.draw import chart  # noqa: E402
-from paceline.bench.data.explain import sentences  # noqa: E402
-from paceline.bench.data.measure import APPROACHES, NETWORKS, Rounds, Row, made  # noqa: E402
-from paceline.bench.data.measure import CATEGORIES as DATA_CATEGORIES  # noqa: E402
-from paceline.bench.ranks import data_networks  # noqa: E402
-from paceline.bench.ranks.data_training import CATEGORIES  # noqa: E402
-from paceline.bench.ranks.images import Images  # noqa: E402
-from paceline.bench.ranks.models.bert import Bert  # noqa: E402
-from paceline.bench.ranks.models.mobile import mnasnet, mobilenet_v2  # noqa: E402
-from paceline.bench.ranks.models.plain import vgg  # noqa: E402
+from paceline_bench.data.draw import chart  # noqa: E402
+from paceline_bench.data.explain import sentences  # noqa: E402
+from paceline_bench.data.measure import APPROACHES, NETWORKS, Rounds, Row, made  # noqa: E402
+from paceline_bench.data.measure import CATEGORIES as DATA_CATEGORIES  # noqa: E402
+from paceline_bench.ranks import data_networks  # noqa: E402
+from paceline_bench.ranks.data_training import CATEGORIES  # noqa: E402
+from paceline_bench.ranks.images import Images  # noqa: E402
+from paceline_bench.ranks.models.bert import Bert  # noqa: E402
+from paceline_bench.ranks.models.mobile import mnasnet, mobilenet_v2  # noqa: E402
+from paceline_bench.ranks.models.plain import vgg  # noqa: E402
 
 WEIGHTS = {
     "VGG-19": (lambda: vgg(19), 143_667_240),

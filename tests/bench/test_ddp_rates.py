@@ -10,8 +10,8 @@ from benched import bench
 
 torch = pytest.importorskip("torch")
 
-from paceline.bench.ddp import measure  # noqa: E402
-from paceline.bench.ranks import training  # noqa: E402
+from paceline_bench.ddp import measure  # noqa: E402
+from paceline_bench.ranks import training  # noqa: E402
 
 
 def test_the_network_is_the_same_each_time():

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from paceline.bench import bandwidth, report, sizes
-from paceline.bench.interleave import Effort, Interleaved, Work
-from paceline.bench.ranks.program import Rank
-from paceline.bench.systems import System
 from paceline.formats.sizes import parse_bytes
 from paceline.lab.lab import Traffic, switched
 from paceline.topology import Link
+from paceline_bench import bandwidth, report, sizes
+from paceline_bench.interleave import Effort, Interleaved, Work
+from paceline_bench.ranks.program import Rank
+from paceline_bench.systems import System
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from benched import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.bench.ranks.case import Case, aligned
-from paceline.bench.ranks.gradients import Gradients
 from paceline.codec import codecs
+from paceline_bench.ranks.case import Case, aligned
+from paceline_bench.ranks.gradients import Gradients
 
 SEED = 5
 ELEMENTS = 20_000

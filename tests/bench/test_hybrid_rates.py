@@ -15,10 +15,10 @@ torch = pytest.importorskip("torch")
 
 from torch.utils._pytree import tree_map  # noqa: E402
 
-from paceline.bench.hybrid import measure  # noqa: E402
-from paceline.bench.ranks import partitioned, peak_memory  # noqa: E402
-from paceline.bench.ranks.partitioned_tasks import TASKS  # noqa: E402
 from paceline.torch.compat import PIPELINES, torch_version  # noqa: E402
+from paceline_bench.hybrid import measure  # noqa: E402
+from paceline_bench.ranks import partitioned, peak_memory  # noqa: E402
+from paceline_bench.ranks.partitioned_tasks import TASKS  # noqa: E402
 
 KEYS = (
     "model partitions replicas microbatches schedule step_ms predicted_ms peak_bytes predicted_bytes max_gradient_error"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from benched import bench, refused
 
-from paceline.bench.loading.measure import METHODS, Rounds, rows
+from paceline_bench.loading.measure import METHODS, Rounds, rows
 
 
 def test_rates_are_compared_round_by_round() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from paceline.bench.ranks.models import NETWORKS, pixels  # noqa: E402
+from paceline_bench.ranks.models import NETWORKS, pixels  # noqa: E402
 
 WEIGHTS = {
     "ResNet-18": (11_689_512, 62),

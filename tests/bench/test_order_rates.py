@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from paceline.bench.graphs.measure import LARGE, PAPER, large_graph
 from paceline.cli.main import main
 from paceline.order import executed, order
+from paceline_bench.graphs.measure import LARGE, PAPER, large_graph
 
 
 def test_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

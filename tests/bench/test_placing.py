@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench import starting
-from paceline.bench.session import Session, SessionFailed
-from paceline.bench.systems import System
 from paceline.lab.lab import Lab
 from paceline.topology import parse
+from paceline_bench import starting
+from paceline_bench.session import Session, SessionFailed
+from paceline_bench.systems import System
 
 LAB = Lab(parse("children: [{machine: a, ranks: 1, uplink: 1 Gbit/s}, {machine: b, ranks: 2, uplink: 1 Gbit/s}]"))
 

@@ -8,8 +8,8 @@ import pytest
 from commands import paceline
 
 from paceline import _engine
-from paceline.bench.kernels import measure
-from paceline.bench.kernels.measure import Kernel, Operands, every_kernel
+from paceline_bench.kernels import measure
+from paceline_bench.kernels.measure import Kernel, Operands, every_kernel
 
 
 def test_every_dtype_and_every_reduction_is_covered():

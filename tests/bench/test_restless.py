@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from paceline.bench.session import Session
-from paceline.bench.systems import System
+from paceline_bench.session import Session
+from paceline_bench.systems import System
 
 
 @pytest.mark.parametrize("restless", [True, False])

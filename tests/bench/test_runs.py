@@ -15,12 +15,12 @@ import psutil
 import pytest
 from benched import bench, command, refused
 
-from paceline.bench import systems
-from paceline.bench.interleave import Effort, Work
-from paceline.bench.run import BenchRequest, run, started
-from paceline.bench.session import SessionFailed
-from paceline.bench.systems import System
 from paceline.cpu.budget import available
+from paceline_bench import systems
+from paceline_bench.interleave import Effort, Work
+from paceline_bench.run import BenchRequest, run, started
+from paceline_bench.session import SessionFailed
+from paceline_bench.systems import System
 
 KEYS = {
     *("collective", "algorithm", "system", "path", "dtype", "op", "bytes", "ranks", "machines", "buffer"),

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.ranks import wire
-from paceline.bench.ranks.segments import FOLDER, NAMES, Segments, mapped, remove
-from paceline.bench.run import BenchRequest, started
-from paceline.bench.session import SessionFailed
-from paceline.bench.systems import System
+from paceline_bench.ranks import wire
+from paceline_bench.ranks.segments import FOLDER, NAMES, Segments, mapped, remove
+from paceline_bench.run import BenchRequest, started
+from paceline_bench.session import SessionFailed
+from paceline_bench.systems import System
 
 HERE = Path(__file__).parent
 DEADLINE = 150.0

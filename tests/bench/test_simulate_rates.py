@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.bench.simulate.measure import CASES, USUAL
+from paceline_bench.simulate.measure import CASES, USUAL
 
 
 @pytest.mark.verify

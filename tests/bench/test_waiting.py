@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from benched import bench
 
-from paceline.bench.run import BenchRequest, started
-from paceline.bench.systems import System
-from paceline.bench.waiting import measure
+from paceline_bench.run import BenchRequest, started
+from paceline_bench.systems import System
+from paceline_bench.waiting import measure
 
 
 def alone(call):

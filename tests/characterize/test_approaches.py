@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("torch")
 
-from paceline.bench.ranks.approaches.steps import RATE, Steps
-from paceline.bench.ranks.approaches.torch_mpi import ring
+from paceline_bench.ranks.approaches.steps import RATE, Steps
+from paceline_bench.ranks.approaches.torch_mpi import ring
 
 
 class Linear(Steps):

@@ -14,12 +14,12 @@ from browser import Browser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.characterize.answers import answers
-from paceline.characterize.page import characterisation_page
-from paceline.characterize.results import FORMAT, Results
-from paceline.characterize.row import Round, Row, of_replies, summary
-from paceline.characterize.show import ordered
 from paceline.options.usage import UsageError
+from paceline_bench.characterize.answers import answers
+from paceline_bench.characterize.page import characterisation_page
+from paceline_bench.characterize.results import FORMAT, Results
+from paceline_bench.characterize.row import Round, Row, of_replies, summary
+from paceline_bench.characterize.show import ordered
 
 ROW = Row(
     approach="paceline",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.bench.systems import System
-from paceline.characterize.measure import Effort
-from paceline.characterize.run import Study, parts
+from paceline_bench.characterize.measure import Effort
+from paceline_bench.characterize.run import Study, parts
+from paceline_bench.systems import System
 
 NAMES = ("baidu-ring", "gloo", "openmpi", "paceline")
 BATCHES = (2, 8, 32)

@@ -36,6 +36,12 @@ def test_a_group_of_commands_alone_shows_its_help() -> None:
     assert code in (0, 2)  # older and newer versions of Typer
 
 
+def test_a_command_of_a_distribution_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.cli.main.entry_points", lambda **_: ())
+    complaint = "paceline bench: this command comes with paceline-bench; install it: pip install 'paceline[bench]'\n"
+    assert paceline("bench", "all_reduce") == (2, "", complaint)
+
+
 def test_an_alphabet_that_lacks_a_character_is_no_error(tmp_path: Path) -> None:
     file = tmp_path / "two.yaml"
     file.write_text("children: [{machine: a, ranks: 2, uplink: 1 Gbit/s}]\n")
@@ -72,7 +78,7 @@ def test_help_imports_nothing_that_is_slow() -> None:
     text = (
         "import sys\nfrom paceline.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "print([m for m in ('torch', 'numpy', 'psutil', 'paceline._engine', 'paceline.bench') if m in sys.modules])"
+        "print([m for m in ('torch', 'numpy', 'psutil', 'paceline._engine', 'paceline_bench') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", text], env=environment(), capture_output=True, text=True, timeout=100)
     assert done.stdout.splitlines()[-1] == "[]"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from launched import environment, finish, program
 
-from paceline.bench.systems import MPI_FILES
+from paceline_bench.systems import MPI_FILES
 
 RAW_RANKS, TORCH_RANKS = 3, 2
 

@@ -13,9 +13,9 @@ from torch import nn  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.testing._internal.distributed.fake_pg import FakeStore  # noqa: E402
 
-from paceline.bench.ranks.models import NETWORKS  # noqa: E402
 from paceline.order import Graph, executed, order, scheme  # noqa: E402
 from paceline.order.adapters import autograd, fx  # noqa: E402
+from paceline_bench.ranks.models import NETWORKS  # noqa: E402
 
 
 def names(graph: Graph) -> list[str]:

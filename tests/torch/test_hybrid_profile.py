@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from paceline.bench.ranks.peak_memory import peak, settled
 from paceline.torch.compat import PIPELINES, torch_version
 from paceline.torch.partitioned.profile import Profile, profile
 from paceline.torch.partitioned.trace import trace
+from paceline_bench.ranks.peak_memory import peak, settled
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 

@@ -3,6 +3,8 @@
 import importlib
 import io
 import sys
+from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -13,6 +15,8 @@ from paceline.version import VERSION
 
 _MAX_MESSAGE = 800
 """The most characters of an error message about an argument."""
+_INSTRUMENTS = "paceline.commands"
+"""The group of entry points in which the distribution paceline-bench names the modules of its subcommands."""
 _COMMANDS = {
     "run": (
         "paceline.cli.run",
@@ -31,11 +35,11 @@ _COMMANDS = {
         "Show the last operations of all ranks, of a running job or from its dumps.",
     ),
     "bench": (
-        "paceline.bench.command",
+        _INSTRUMENTS,
         "Measure collectives and what they cost other processes, with other systems in the same run.",
     ),
     "characterize": (
-        "paceline.cli.characterize",
+        _INSTRUMENTS,
         "Measure approaches to distributed training side by side: which is fast, where the time goes, and why.",
     ),
     "lab": (
@@ -102,12 +106,19 @@ def application(wanted: str | None) -> typer.Typer:
         if name != wanted:
             app.command(name, short_help=summary)(_listed)
             continue
-        found = importlib.import_module(module)
+        found = _instrument(name) if module == _INSTRUMENTS else importlib.import_module(module)
         if isinstance(found.command, typer.Typer):
             app.add_typer(found.command, name=name, help=summary)
         else:
             app.command(name, short_help=summary, cls=getattr(found, "CommandParser", None))(found.command)
     return app
+
+
+def _instrument(name: str) -> ModuleType:
+    for found in entry_points(group=_INSTRUMENTS, name=name):
+        module: ModuleType = found.load()
+        return module
+    raise UsageError("this command comes with paceline-bench; install it: pip install 'paceline[bench]'")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 pytest.importorskip("tensorflow")
 pytest.importorskip("torch")
 
-from paceline.bench.ranks.approaches.tf_models import initial
-from paceline.bench.ranks.approaches.tf_server import shares
-from paceline.bench.ranks.approaches.torch_ddp import network
+from paceline_bench.ranks.approaches.tf_models import initial
+from paceline_bench.ranks.approaches.tf_server import shares
+from paceline_bench.ranks.approaches.torch_ddp import network
 
 
 @pytest.mark.parametrize("model", ["ResNet-50", "MobileNet"])

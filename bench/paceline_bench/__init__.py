@@ -1,0 +1,1 @@
+"""Measures Paceline beside other systems: `paceline bench` and `paceline characterize`."""
