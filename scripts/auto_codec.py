@@ -22,8 +22,8 @@ from paceline.formats.sizes import show_bytes
 from paceline.plan.auto import CODEC
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
-from paceline.plan.codecs import AUTO, NONE
 from paceline.plan.cost import cost
+from paceline.settings.names import AUTO, NONE
 from paceline.topology import Topology
 
 _SIZES = ("-b", "64K", "-e", "32M", "-f", "8")

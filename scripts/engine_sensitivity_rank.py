@@ -31,7 +31,7 @@ SPEC.loader.exec_module(ENGINE)
 import paceline  # noqa: E402
 from paceline.coordinate.coordinator import coordinator  # noqa: E402
 from paceline.coordinate.span import Span  # noqa: E402
-from paceline.runtime import init  # noqa: E402
+from paceline.process import init  # noqa: E402
 
 LIBRARY = ctypes.CDLL(sys.argv[1])
 KINDS = {"x": ctypes.c_int64, "m": ctypes.c_size_t, "j": ctypes.c_uint, "i": ctypes.c_int, "d": ctypes.c_double}

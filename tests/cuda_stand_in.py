@@ -31,7 +31,7 @@ class Device:
 
     def __init__(self, limits: tuple[int, int] | None = (8 << 10, 512 << 10)) -> None:
         from paceline import _engine
-        from paceline.runtime.process import runtime
+        from paceline.process.current import runtime
         from paceline.torch import cuda
 
         seam: Any = cuda

@@ -17,7 +17,7 @@ from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 from paceline.plan.algorithms import ALGORITHMS
-from paceline.plan.codecs import AUTO
+from paceline.settings.names import AUTO
 from paceline_bench import bandwidth, option, report, sizes, systems
 from paceline_bench.ending import FAILED, REFUSED, ending
 from paceline_bench.interleave import Effort, Work

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from paceline.cpu.pinning import InputWorkers
     from paceline.group.group import Group
     from paceline.group.operation import Operation
-    from paceline.runtime.arena import empty
+    from paceline.process.arena import empty
 
 __all__ = ["Group", "Operation", "empty", "init", "worker_init"]
 
@@ -25,7 +25,7 @@ __version__ = VERSION
 _HOMES = {
     "Group": "paceline.group.group",
     "Operation": "paceline.group.operation",
-    "empty": "paceline.runtime.arena",
+    "empty": "paceline.process.arena",
 }
 """Loaded when they are first asked for."""
 
@@ -37,8 +37,8 @@ def __getattr__(name: str) -> Any:
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
-    """Join this process to its job: see `paceline.runtime.init.init`."""
-    from paceline.runtime import init
+    """Join this process to its job: see `paceline.process.init.init`."""
+    from paceline.process import init
 
     return init.init(rank, size, timeout)
 
@@ -49,6 +49,6 @@ def worker_init(then: Callable[[int], object] | None = None) -> InputWorkers:
     It can be pickled, and does nothing but call `then` where cores are not divided. Raises CommunicationError before
     this process has joined a job.
     """
-    from paceline.runtime.process import runtime
+    from paceline.process.current import runtime
 
     return runtime().input_workers(then)

@@ -7,17 +7,12 @@ import socket
 from typing import NamedTuple
 
 from paceline._engine import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
-from paceline.settings.settings import ConfigurationError
 
-__all__ = [
-    "Aborted",
-    "CommunicationError",
-    "ConfigurationError",
-    "Mismatch",
-    "PeerLost",
-    "RendezvousError",
-    "Timeout",
-]
+__all__ = ["Aborted", "CommunicationError", "ConfigurationError", "Mismatch", "PeerLost", "RendezvousError", "Timeout"]
+
+
+class ConfigurationError(ValueError):
+    """An environment variable or argument has an impossible value; the message names it and says what is right."""
 
 
 class Culprit(NamedTuple):

@@ -5,7 +5,6 @@ What there is to try is read from the commands' own signatures, so that a new op
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import typing
@@ -61,8 +60,8 @@ class Parameter:
 def callbacks() -> Iterator[tuple[tuple[str, ...], Callable[..., Any]]]:
     """Each function behind a subcommand once, under the first of its names."""
     known = set()
-    for name, (module, _) in main._COMMANDS.items():
-        command = importlib.import_module(module).command
+    for name in main._COMMANDS:
+        command = main.module_of(name).command
         found = [((name,), command)]
         if isinstance(command, typer.Typer):
             found = [((name, str(one.name)), one.callback) for one in command.registered_commands]
@@ -132,14 +131,14 @@ def said(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> 
     monkeypatch.setattr(tree, "end", lambda *_: [])  # so there is nothing to look for among all processes
     monkeypatch.setattr(live, "listening", start)
     for work in (  # these work in this process
-        "bench.kernels.command.measure",
-        "bench.codecs.command.trained",
-        "bench.graphs.command.measure",
-        "bench.coordination.command.ComputeLoad",
-        "simulate.scenario.answer",
-        "simulate.study.run",
+        "paceline_bench.kernels.command.measure",
+        "paceline_bench.codecs.command.trained",
+        "paceline_bench.graphs.command.measure",
+        "paceline_bench.coordination.command.ComputeLoad",
+        "paceline.simulate.scenario.answer",
+        "paceline.simulate.study.run",
     ):
-        monkeypatch.setattr(f"paceline.{work}", start)
+        monkeypatch.setattr(work, start)
     for name in ("RANK", "WORLD_SIZE", "PACELINE_LAB", "PET_NPROC_PER_NODE"):
         monkeypatch.delenv(name, raising=False)
 

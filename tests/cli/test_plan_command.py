@@ -11,7 +11,8 @@ import pytest
 
 from paceline.cli.main import main
 from paceline.plan.algorithms import ALGORITHMS
-from paceline.plan.codecs import CODECS, NONE
+from paceline.plan.codecs import CODECS
+from paceline.settings.names import NONE
 
 FILE = """
 name: three

@@ -11,7 +11,8 @@ from jobs import PROGRAMS, job, run, words
 
 from paceline import _engine
 from paceline.calibration.plan import DECODE_RATE, ENCODE_RATE
-from paceline.plan.codecs import CODECS, NONE
+from paceline.plan.codecs import CODECS
+from paceline.settings.names import NONE
 
 
 def test_the_cost_model_knows_the_codecs_of_the_engine() -> None:

@@ -14,7 +14,7 @@ from jobs import PROGRAMS, run
 import paceline
 from paceline.errors import ConfigurationError
 from paceline.group.buffers import read, write
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.version import VERSION
 
 

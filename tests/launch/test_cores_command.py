@@ -24,7 +24,7 @@ from paceline.settings.settings import Settings
 RANK = """
 import json, multiprocessing, os, pathlib, sys, threading
 import paceline
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 def allowed(task="self"):
     lines = pathlib.Path("/proc", str(os.getpid()), "task", str(task), "status").read_text().splitlines()

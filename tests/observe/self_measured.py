@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.observe.rates import rates
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 BLOCKS = 4
 ELEMENTS = 1 << 18

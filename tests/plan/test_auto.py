@@ -16,9 +16,10 @@ from paceline.plan.between import SIZES
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
 from paceline.plan.chunk import chunk_bytes
-from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
+from paceline.plan.codecs import CODECS, ENCODED_FROM, Codec
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
+from paceline.settings.names import NONE
 from paceline.topology import Node, Topology, read
 
 BYTES = 32 << 20

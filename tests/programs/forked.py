@@ -79,7 +79,7 @@ def main(machines: str, ending: str) -> None:
     os.environ["PACELINE_MACHINE"] = f"machine-{machines[int(os.environ['RANK'])]}"
     import paceline
     from paceline.coordinate import Coordinator, Options
-    from paceline.runtime.process import runtime
+    from paceline.process.current import runtime
 
     group = paceline.init(timeout=60)
     part = group.split(0)

@@ -12,7 +12,7 @@ from paceline.plan.binomial import binomial
 from paceline.plan.ir import Plan
 from paceline.plan.ring import ring
 from paceline.plan.wire import to_wire
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 
 def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:

@@ -9,7 +9,7 @@ import weakref
 import numpy as np
 
 import paceline
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 
 def last_algorithm() -> str:

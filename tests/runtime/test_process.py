@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from paceline.runtime.process import running, runtime
+from paceline.process.current import running, runtime
 
 
 def test_a_runtime_that_was_replaced_is_let_go() -> None:

@@ -15,10 +15,12 @@ import pytest
 from rendezvous_fakes import FakeModule, good, in_threads, settings
 
 from paceline.errors import CommunicationError, RendezvousError
+from paceline.process import network
 from paceline.rendezvous.store import MemoryStore
 from paceline.runtime.completions import Completions
 from paceline.runtime.flight_recorder import FlightRecorder
 from paceline.runtime.runtime import Runtime
+from paceline.settings.settings import Settings
 from paceline.topology import Topology
 from paceline.trace import dump, live
 from paceline.trace.event import Event
@@ -31,9 +33,23 @@ def plans(topology: Topology, ranks: Sequence[int], algorithm: str | None) -> di
     return {"all_reduce": [(topology.world, len(list(topology.machines())) == 1)]}
 
 
+class Unseen:
+    """Nobody sees anything of a rank."""
+
+    def begin(self, *_: object) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def runtime_of(settings: Settings, native: Any) -> Runtime:
+    return Runtime(settings, native, plans, network, lambda *_: Unseen())
+
+
 @pytest.fixture
 def runtimes() -> Iterator[list[Runtime]]:
-    made = [Runtime(settings(rank, 3), FakeModule(), plans) for rank in range(3)]
+    made = [runtime_of(settings(rank, 3), FakeModule()) for rank in range(3)]
     yield made
     for runtime in made:
         runtime.close()
@@ -91,7 +107,7 @@ def test_a_subgroup_needs_no_meeting(runtimes: list[Runtime]) -> None:
 
 
 def test_one_rank_without_a_store() -> None:
-    runtime = Runtime(settings(0, 1), FakeModule(), plans)
+    runtime = runtime_of(settings(0, 1), FakeModule())
     assert runtime.group(None, 0, 1, 5.0)[1:] == (0, [-1], 5.0, {"all_reduce": [(1, True)]})
     runtime.close()
 
@@ -102,7 +118,7 @@ def test_limits_that_leave_no_shared_memory_are_told() -> None:
             raise RuntimeError("ftruncate of shared memory: File too large")
 
     with pytest.raises(CommunicationError, match=r"no shared memory \(.*File too large\): .* ulimit -f and ulimit -v"):
-        Runtime(settings(0, 1), Limited(), plans)
+        runtime_of(settings(0, 1), Limited())
 
 
 def test_ranks_without_a_cpu_each_do_not_spin(runtimes: list[Runtime]) -> None:
@@ -198,7 +214,7 @@ def test_an_engine_that_refuses_a_peer_leaks_nothing(runtimes: list[Runtime], mo
             engine.add_shm_peer = refuse  # type: ignore[method-assign]
             return engine
 
-    refusing = [Runtime(settings(rank, 3), Refusing(), plans) for rank in range(3)]
+    refusing = [runtime_of(settings(rank, 3), Refusing()) for rank in range(3)]
     store = MemoryStore()
     for error in in_threads([partial(r.group, store, rank, 3, TIMEOUT) for rank, r in enumerate(refusing)]):
         assert "planted" in str(error)
@@ -269,7 +285,7 @@ def test_groups_that_were_closed_long_ago_are_forgotten() -> None:
 
 
 def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:
-    runtime = Runtime(settings(0, 1, trace=str(tmp_path)), FakeModule(), plans)
+    runtime = runtime_of(settings(0, 1, trace=str(tmp_path)), FakeModule())
     channels = [runtime.group(None, 0, 1, 5.0)[0] for _ in range(2)]
     engine_of(runtime).failed[channels[0]](CommunicationError("of one request"), "", True)
     written = tmp_path / "rank-00000.json"

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.cpu.partition import OFF, Wish
+from paceline.errors import ConfigurationError
 from paceline.settings.launchers import first_host
 from paceline.settings.parsers import ElasticSeat
-from paceline.settings.settings import STORE_PORTS, ConfigurationError, Settings, derived_ports
+from paceline.settings.settings import STORE_PORTS, Settings, derived_ports
 
 read = Settings.from_environment
 

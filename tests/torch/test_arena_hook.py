@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 from torch_ranks import Ranks
 
 import paceline.torch
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 ALGORITHM = 7
 """Where the event ring's rows say it."""

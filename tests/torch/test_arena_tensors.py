@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch_ranks import Ranks
 
 import paceline.torch
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 COUNT = 100_000
 ALGORITHM = 7

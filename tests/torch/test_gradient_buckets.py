@@ -21,7 +21,7 @@ from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.errors import CommunicationError
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.torch.bucket import assign
 
 sgd = torch.optim.SGD

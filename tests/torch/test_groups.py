@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch_ranks import Ranks
 
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.torch.compat import HOOKS, torch_version
 from paceline.torch.data import Loader
 from paceline.trace.event import events

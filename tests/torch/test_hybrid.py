@@ -22,7 +22,7 @@ from torch_ranks import Ranks
 
 import paceline.torch
 from paceline.calibration.torch import COMES_ALONG, SPARED
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.topology.discover import Placement
 from paceline.topology.file import parse
 from paceline.torch.available_memory import Available

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch_ranks import Ranks
 
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.torch import GradientBuckets, ShardedOptimizer
 from paceline.torch.sharded.bucket import LINE
 

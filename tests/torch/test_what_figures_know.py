@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch_ranks import Ranks
 
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 LATE = 0.2
 """Seconds for which one rank computes longer than the other."""

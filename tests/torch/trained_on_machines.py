@@ -13,7 +13,7 @@ import test_sharded_passes
 import torch.distributed as dist
 
 import paceline.torch
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.trace.event import events
 
 

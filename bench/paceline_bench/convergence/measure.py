@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline_bench.session import Session, SessionFailed
 from paceline_bench.systems import System
 

@@ -21,7 +21,7 @@ from paceline import _engine
 from paceline.coordinate import Options, Span, coordinator
 from paceline.group.group import Group
 from paceline.order import Collective, order, parallel, scheme
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 from .input_worker import InputWorker
 from .load import ComputeLoad

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.trace.event import events
 
 

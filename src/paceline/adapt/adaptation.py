@@ -13,17 +13,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from paceline import _engine
-from paceline.adapt.replanner import Call
+from paceline.adapt.replanner import Call, Replanner
 from paceline.calibration import adapt as fitted
+from paceline.group import host
 from paceline.group.buffers import write
-from paceline.group.host import Host, Replanner
 from paceline.group.operation import Operation
+from paceline.observe.annotations import Annotations
+
+
+class Host(host.Host, Protocol):
+    """That of groups, and what tells this rank's figures which collectives are Paceline's own."""
+
+    @property
+    def annotations(self) -> Annotations:
+        """What this rank's figures learn beside what the engine counts."""
+        ...
 
 
 class _Agreement(NamedTuple):

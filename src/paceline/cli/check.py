@@ -20,7 +20,7 @@ from paceline.measure.unlimited import unlimited
 from paceline.options.checks import ranks_here
 from paceline.options.output_file import writable, write
 from paceline.options.usage import UsageError
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine
 from paceline.topology.draw_text import tree

@@ -102,11 +102,11 @@ def application(wanted: str | None) -> typer.Typer:
     """
     app = typer.Typer(name="paceline", add_completion=False, pretty_exceptions_enable=False)
     app.callback()(_paceline)
-    for name, (module, summary) in _COMMANDS.items():
+    for name, (_, summary) in _COMMANDS.items():
         if name != wanted:
             app.command(name, short_help=summary)(_listed)
             continue
-        found = _instrument(name) if module == _INSTRUMENTS else importlib.import_module(module)
+        found = module_of(name)
         if isinstance(found.command, typer.Typer):
             app.add_typer(found.command, name=name, help=summary)
         else:
@@ -114,10 +114,14 @@ def application(wanted: str | None) -> typer.Typer:
     return app
 
 
-def _instrument(name: str) -> ModuleType:
+def module_of(name: str) -> ModuleType:
+    """Import the module of a subcommand. Raises UsageError where its distribution is not installed."""
+    module, _ = _COMMANDS[name]
+    if module != _INSTRUMENTS:
+        return importlib.import_module(module)
     for found in entry_points(group=_INSTRUMENTS, name=name):
-        module: ModuleType = found.load()
-        return module
+        instrument: ModuleType = found.load()
+        return instrument
     raise UsageError("this command comes with paceline-bench; install it: pip install 'paceline[bench]'")
 
 

@@ -18,7 +18,7 @@ from paceline.formats.svg_style import shortened
 from paceline.formats.terminal import show
 from paceline.options.output_file import writable, write
 from paceline.options.usage import UsageError
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import Answer, models, study
 from paceline.simulate.calibrate import Measured

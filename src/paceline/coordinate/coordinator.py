@@ -7,24 +7,21 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.coordinate.agree import agree, all_gather
+from paceline.coordinate.host import Host, host_of
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import OnDevice, Span
 from paceline.coordinate.tuning import Tuning
 from paceline.group.arguments import CODECS, OPS, encoding, reduction
 from paceline.group.group import Group
-from paceline.group.host import Host
-from paceline.plan.codecs import LOSSLESS
-
-if TYPE_CHECKING:
-    from paceline.adapt.coordinator_stops import CoordinatorStops
+from paceline.settings.names import LOSSLESS
 
 log = logging.getLogger("paceline")
 
@@ -79,15 +76,14 @@ class Coordinator:
         self.ordered = False
         """Whether this rank has set an order."""
         channel = agree(native, options)
-        members = runtime.membership(native.channel).members
         control, data = (
             runtime.subgroup(native.channel, range(self.size), channel + extra, timeout, runtime.plans)
             for extra in (0, 1)
         )
         self._channels = (control.channel, data.channel)
         self._channel = native.channel
-        machines: dict[str, int] = {}
-        machine_of = [machines.setdefault(member.machine, len(machines)) for member in members]
+        numbers: dict[int, int] = {}
+        machine_of = [numbers.setdefault(one, len(numbers)) for one in runtime.membership(native.channel).machines]
         self._native = _engine.Coordinator(
             control,
             data,
@@ -106,7 +102,8 @@ class Coordinator:
         self._tuning: Tuning | None = None
         if (options.autotune or options.autotune_policy) and self.rank == 0:
             self._begin_tuning()
-        self._stops = self._follow(data, timeout)
+        fixed = options.policy == "graph" or options.autotune_policy  # batches may go over several groups
+        self._following = None if fixed else runtime.follow(self._native, data, timeout)
         runtime.show(self._channels[-1], self)
         self._listen()
 
@@ -369,8 +366,8 @@ class Coordinator:
             self._tuning.close()
         self._runtime.hide(self._channels[-1])
         self._native.close()
-        if self._stops is not None:
-            self._stops.close()
+        if self._following is not None:
+            self._following.close()
         for channel in self._channels:
             self._runtime.forget(channel)
 
@@ -383,18 +380,6 @@ class Coordinator:
             "stream": on_device.stream,
             "allocate": on_device.allocate,
         }
-
-    def _follow(self, data: _engine.Group, timeout: float) -> CoordinatorStops | None:
-        """Let plans follow the network, except with `graph`, whose batches may go over several groups."""
-        replanner = self._runtime.replanner(data, timeout)
-        if replanner is None or self.options.policy == "graph" or self.options.autotune_policy:
-            return None
-        from paceline.adapt.adaptation import Adaptation
-        from paceline.adapt.coordinator_stops import CoordinatorStops
-
-        adaptation = Adaptation(self._runtime, data, replanner)
-        adaptation.count_batches()
-        return CoordinatorStops(self._native, adaptation.look, self._runtime.notify)
 
     def _begin_tuning(self) -> None:
         if self.options.policy != "board":
@@ -425,7 +410,7 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
 
     Raises ValueError, on all ranks, if their options differ.
     """
-    runtime = group.runtime
+    runtime = host_of(group)
     chosen = Options.wished(runtime.settings) if options is None else options
     if options is None and runtime.settings.autotune and not (chosen.autotune or chosen.autotune_policy or group.rank):
         log.warning("autotune: nothing is tuned, because both the policy and the size of batches were set")

@@ -4,7 +4,8 @@ import importlib
 from collections.abc import Mapping
 
 from paceline.doctor.finding import Environment, Finding
-from paceline.settings.settings import ConfigurationError, Settings
+from paceline.errors import ConfigurationError
+from paceline.settings.settings import Settings
 
 # Topic, module of this package, function. Each is imported separately: a failed import is a finding too.
 _CHECKS = (

@@ -28,7 +28,7 @@ from paceline.group.device_side import DeviceSide
 from paceline.group.host import Host
 from paceline.group.on_device import DeviceArray, readable, writable
 from paceline.group.operation import OVER, Operation, Over
-from paceline.plan.codecs import AUTO, NONE
+from paceline.settings.names import AUTO, NONE
 
 _CHANNEL_BITS = 63
 _FLOAT32 = DTYPES["float32"]

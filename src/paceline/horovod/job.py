@@ -17,7 +17,7 @@ from paceline.errors import CommunicationError
 from paceline.horovod.channel import Channel, CompletedCalls
 from paceline.horovod.handles import Handles
 from paceline.horovod.rank_layout import place
-from paceline.runtime import at_exit
+from paceline.process import at_exit
 from paceline.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def worker() -> Worker | None:
 
 
 def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
-    from paceline.runtime.init import init
-    from paceline.runtime.process import runtime
+    from paceline.process.current import runtime
+    from paceline.process.init import init
 
     seat = Settings.from_environment().elastic
     if seat is not None and comm:
@@ -222,7 +222,7 @@ def _meet(comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
 
 
 def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> Job:
-    from paceline.runtime.process import runtime
+    from paceline.process.current import runtime
 
     try:
         group = _part(world, comm) if comm else world
@@ -242,9 +242,9 @@ def _form(world: Group, comm: Sequence[int], prepare: Callable[[Job], None]) -> 
 def _next_round(prepare: Callable[[Job], None]) -> Job:
     """Return the job of the next round whose ranks can connect. Raises RendezvousError if the driver is gone."""
     from paceline.horovod.driver.worker import Worker
+    from paceline.process.current import running
+    from paceline.process.init import join
     from paceline.rendezvous.deadline import Deadline
-    from paceline.runtime.init import join
-    from paceline.runtime.process import running
     from paceline.settings.limits import Limits
 
     if _process.worker is None:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from paceline.settings.settings import ConfigurationError, Settings
+from paceline.errors import ConfigurationError
+from paceline.settings.settings import Settings
 from paceline.version import VERSION
 
 VARIABLES = {

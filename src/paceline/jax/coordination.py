@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from paceline.group.group import Group
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 SHUTDOWN = 10
 """Seconds for which a rank that ends waits in JAX for the others, which Paceline has brought together before; a dead

@@ -73,9 +73,10 @@ class Executor:
 
 
 def _most(group: Group) -> int:
+    from paceline.coordinate.host import host_of
     from paceline.coordinate.options import Options  # which takes a while to import
 
-    return Options.wished(group.runtime.settings).fusion_bytes
+    return Options.wished(host_of(group).settings).fusion_bytes
 
 
 def _copy(source: Memory, target: Memory) -> None:

@@ -69,7 +69,7 @@ class Buckets:
 
     def _room(self, size: int) -> int:
         if self._buffer.size < size:
-            from paceline.runtime.arena import empty  # which takes a while to import
+            from paceline.process.arena import empty  # which takes a while to import
 
             self._buffer = empty(size, np.uint8)
         return self._buffer.ctypes.data

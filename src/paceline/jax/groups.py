@@ -21,7 +21,7 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
 
     Raises what `paceline.init` raises.
     """
-    from paceline.runtime.init import init as join_job  # which takes a while to import
+    from paceline.process.init import init as join_job  # which takes a while to import
 
     group = join_job(rank, size, timeout)
     _default[:] = [group]

@@ -11,7 +11,7 @@ from paceline import _engine
 from paceline.errors import CommunicationError, ConfigurationError
 from paceline.group.group import Group
 from paceline.jax import coordination, groups, mpi_library
-from paceline.runtime import at_exit
+from paceline.process import at_exit
 
 log = logging.getLogger("paceline.jax")
 

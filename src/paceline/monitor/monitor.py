@@ -1,14 +1,11 @@
-"""What others see of a rank: answers to their questions, its figures, the timeline, metrics and the report."""
+"""What others see of a rank: answers to their questions, its figures, and the timeline."""
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from paceline.monitor.answers import Answers
@@ -24,22 +21,13 @@ from paceline.trace.dump import Group
 from paceline.trace.listener import Name
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
-    from paceline.metrics.server import Server
-    from paceline.monitor.verdict_log import VerdictLog
-    from paceline.observe.call_recorder import CallRecorder
     from paceline.observe.figures import Figures
     from paceline.observe.observer import Engine, Observer
     from paceline.observe.periodic import Periodic
     from paceline.observe.timeline import Timeline
-    from paceline.report.gather import Gathering, Pair
-    from paceline.topology import Topology
-    from paceline.verdict.verdict import Verdict
 
     class Native(Engine, Links, Protocol):
         """What a monitor asks of the engine."""
-
-
-log = logging.getLogger("paceline")
 
 
 class Recorder(Protocol):
@@ -76,16 +64,11 @@ class Monitor:
         timeout: float,
         annotations: Annotations,
     ) -> None:
-        self._job = next(iter(recorder.groups))
-        self._settings, self._rank, self._members = settings, rank, members
-        self._annotations = annotations
+        self.job = next(iter(recorder.groups))
+        """The channel of the group of all ranks."""
+        self.rank, self.members, self.annotations = rank, members, annotations
         self.coordinators = Coordinators(keep_closed=bool(settings.trace), look=self._look_if_anybody_wants)
         """The coordinators of this process, as others see them."""
-        self._gathering: Gathering | None = None
-        self._calls: CallRecorder | None = None
-        self._topology: Callable[[], Topology | None] = lambda: None
-        self._server: Server | None = None
-        self._verdict: VerdictLog | None = None
         self._recorder = recorder
         self._engine = engine
         self._observer: Observer | None = None
@@ -95,8 +78,8 @@ class Monitor:
         self._seconds = 0.25
         patience = settings.stall_seconds
         patience = DEFAULT_SECONDS if patience is None else patience
-        stalls = Stalls(engine, str(members[rank]), patience, timeout, Whereabouts(self._job, recorder.locate))
-        self._name = Name(os.geteuid(), self._job, rank, os.getpid())
+        stalls = Stalls(engine, str(members[rank]), patience, timeout, Whereabouts(self.job, recorder.locate))
+        self._name = Name(os.geteuid(), self.job, rank, os.getpid())
         far = FarRanks(engine, recorder.locate)
         self._watchdog = Watchdog(self._name, stalls, far, Answers(recorder.encoded, lambda: self.observer, far))
 
@@ -111,48 +94,12 @@ class Monitor:
                     self._engine,
                     self.coordinators.open,
                     self._named,
-                    self._annotations,
-                    self._rank,
-                    len(self._members),
-                    elsewhere=sum(member.machine != self._members[self._rank].machine for member in self._members),
+                    self.annotations,
+                    self.rank,
+                    len(self.members),
+                    elsewhere=sum(member.machine != self.members[self.rank].machine for member in self.members),
                 )
             return self._observer
-
-    def begin(self, pair: Pair, topology: Callable[[], Topology | None]) -> None:
-        """Start the report and the metrics if the settings ask for them; further calls do nothing.
-
-        Rank 0 logs once what limits the job, when it has made some steps. If its log takes only warnings, it looks only
-        where ranks are on several machines, so that they may wait for a network.
-
-        Collective over the job. pair: makes a group of two ranks, see `Gathering`. topology: returns the network of the
-        job as it is known now.
-        """
-        if self._settings.report is not None and self._gathering is None:
-            from paceline.observe.call_recorder import CallRecorder
-            from paceline.report.gather import Gathering
-
-            self._topology = topology
-            self._calls = CallRecorder(
-                self.observer,
-                self._annotations,
-                self.coordinators.open,
-                len(self._members),
-                self._settings.compress,
-            )
-            self._gathering = Gathering(pair, self._job, self._rank, len(self._members))
-            self.keep_looking()
-        machines = len({member.machine for member in self._members})
-        wanted = log.isEnabledFor(logging.INFO) or (machines > 1 and log.isEnabledFor(logging.WARNING))
-        if self._rank == 0 and len(self._members) > 1 and self._verdict is None and wanted:
-            from paceline.monitor.verdict_log import VerdictLog
-
-            self._verdict = VerdictLog(partial(self._running_verdict, topology))
-        if self._settings.metrics is not None and self._server is None:
-            from paceline.metrics.serve import serve
-
-            self._server = serve(self._settings.metrics, self._settings, str(self._members[self._rank]), self.figures)
-            if self._server is not None:
-                self.keep_looking()
 
     def keep_looking(self) -> None:
         """Miss nothing from now on: look so often that the engine's rings never run over."""
@@ -168,7 +115,7 @@ class Monitor:
     def start_timeline(self, path: str, mark_cycles: bool = False, here: bool | None = None) -> None:
         """Write the timeline to the file `path`; see `paceline.timeline.start`. Raises OSError."""
         self.stop_timeline()
-        if self._rank == 0 if here is None else here:
+        if self.rank == 0 if here is None else here:
             from paceline.observe.timeline import Timeline
 
             self._timeline = Timeline(path, self.observer, self._name, mark_cycles)
@@ -182,36 +129,10 @@ class Monitor:
     def close(self) -> None:
         """Let nobody see this rank any more. May be called while another thread uses this monitor."""
         with ExitStack() as each:  # one that fails does not keep the others from closing; the last is done first
-            if self._gathering is not None:
-                each.callback(self._report, self._gathering)
-            if self._server is not None:
-                each.callback(self._server.close)
-            if self._verdict is not None:
-                each.callback(self._verdict.close)
             if self._looker is not None:
                 each.callback(self._looker.close)
             each.callback(self.stop_timeline)
             each.callback(self._watchdog.close)
-
-    def _running_verdict(self, topology: Callable[[], Topology | None]) -> Callable[[], Verdict | None]:
-        from paceline.verdict.running import RunningVerdict  # takes 0.2 s, which short jobs are spared
-
-        return RunningVerdict(self.observer, self._annotations.internal, topology, self._settings.compress).look
-
-    def _report(self, gathering: Gathering) -> None:
-        figures, place = self.figures(), self._settings.report
-        if self._calls is not None:
-            figures = replace(figures, profile=self._calls.profile())
-        if self._rank != 0:
-            gathering.send(figures)
-        elif place is not None:
-            from paceline.report.report import make
-            from paceline.report.write import leave
-            from paceline.verdict.of_report import verdict
-
-            others, missing = gathering.receive()
-            report = make([figures, *others], missing, self._topology())
-            leave(report, place, lambda found: verdict(found, "this report").text)
 
     def _look_if_anybody_wants(self) -> None:
         if self._looker is not None or self._timeline is not None:
@@ -227,5 +148,5 @@ class Monitor:
         return {
             channel: (group.name, len(group.ranks))
             for channel, group in dict(self._recorder.groups).items()
-            if not self._annotations.internal.has_group(channel)
+            if not self.annotations.internal.has_group(channel)
         }

@@ -15,9 +15,10 @@ from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.plan.between import SIZES
 from paceline.plan.choice import Choice, serving
 from paceline.plan.choose import choose
-from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE, Codec
+from paceline.plan.codecs import CODECS, ENCODED_FROM, Codec
 from paceline.plan.cost import Line, cost
 from paceline.plan.network import Network
+from paceline.settings.names import NONE
 from paceline.topology import Topology
 
 CODEC = CODECS["bf16"]

@@ -36,10 +36,6 @@ CODECS = {
         _usual("lossless", 1.2),
     )
 }
-"""All of them, by name. Where a name is asked for, `NONE` stands for no codec."""
-NONE = "none"
-LOSSLESS = "lossless"
-AUTO = "auto"
-"""What stands for the codec that the cost model chooses, where it may choose."""
+"""All of them, by name."""
 ENCODED_FROM = 64 * 1024
 """Bytes of a buffer from which the engine encodes messages; the same as kEncodedFrom of the engine, which see."""

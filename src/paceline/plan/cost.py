@@ -31,11 +31,12 @@ import numpy as np
 
 from paceline.calibration import plan as fitted
 from paceline.plan.chunk import chunk_bytes
-from paceline.plan.codecs import NONE, Codec
+from paceline.plan.codecs import Codec
 from paceline.plan.ir import Plan
 from paceline.plan.load import Load, load_of
 from paceline.plan.network import Floats, Network
 from paceline.plan.outline import Outline, outline
+from paceline.settings.names import NONE
 from paceline.topology import Topology
 
 _FOLLOWED = 256

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from paceline import _engine
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.topology import Topology
 
 log = logging.getLogger("paceline.plan")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,18 +12,18 @@ from paceline import _engine
 from paceline._engine import Engine
 from paceline.errors import CommunicationError, refusal
 from paceline.group.host import Entries, Plans
-from paceline.plan.codecs import AUTO, LOSSLESS
 from paceline.plan.streams import stream_rates
 from paceline.rendezvous import Member
 from paceline.runtime.encodings import NO_ENCODING, Encoding, Encodings
 from paceline.runtime.membership import Membership
+from paceline.runtime.network import Measure, Network, Plan
 from paceline.runtime.placement import Placements, given
 from paceline.runtime.plans import tell
+from paceline.settings.names import AUTO, LOSSLESS
 from paceline.settings.settings import Settings
 from paceline.topology.discover import Placement
 
 if TYPE_CHECKING:
-    from paceline.adapt.replanner import Measure, Replanner
     from paceline.topology import Topology
 
 Failing = Callable[[CommunicationError, str, bool], None]
@@ -32,11 +32,19 @@ Failing = Callable[[CommunicationError, str, bool], None]
 _BY_SETTING, _BY_CALL = "PACELINE_COMPRESS=auto", 'codec="auto"'
 
 
+class Followed(NamedTuple):
+    """The network that a group's plans were made for, and what makes them for another one."""
+
+    placement: Placement
+    plan: Plan
+
+
 class Groups:
     """The groups of one process. plans: makes the plans of those for which nobody says otherwise. Not thread-safe."""
 
-    def __init__(self, settings: Settings, plans: Plans) -> None:
+    def __init__(self, settings: Settings, plans: Plans, network: Network) -> None:
         self.plans = plans
+        self._between = network
         self._algorithm = settings.algorithm
         self._compress = settings.compress
         self._given = given(settings.topology)
@@ -97,9 +105,7 @@ class Groups:
         assert self._placements is not None
         here, news = self._placements.of(membership.members), ""
         if not self._placements.known and self._algorithm is None and _everywhere(native, new):
-            from paceline.adapt.network import AssumedNetwork
-
-            found, news = AssumedNetwork(here).measured(*measure(native, False))
+            found, news = self._between.learned(here, *measure(native, False))
             if news:
                 here = found
                 self._placements.learn(here, membership.members)
@@ -147,19 +153,13 @@ class Groups:
         self._memberships.clear()
         self._encodings.clear()
 
-    def replanner(self, native: _engine.Group, measure: Measure) -> Replanner | None:
-        """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
-
-        measure: measures the links between its members, see `Replanner`.
-        """
-        membership = self.membership(native.channel)
+    def followed(self, native: _engine.Group, membership: Membership) -> Followed | None:
+        """What it takes to keep this group's plans to its network; None on one machine, and with a given algorithm."""
         if membership.one_machine or self._algorithm is not None:
             return None
-        from paceline.adapt.replanner import Replanner
-
         assert self._placements is not None
         plan = partial(self._planned_again, native, membership)
-        return Replanner(native, self._placements.of(membership.members), measure, plan)
+        return Followed(self._placements.of(membership.members), plan)
 
     def _planned(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
         """Make plans for a group whose network was measured, and set the pace of its streams."""

@@ -1,7 +1,7 @@
 """What a process has of Paceline: one engine with its links to other processes, shared memory, and its groups.
 
 Links are between processes, so every group of a process shares them; that is why there is one runtime per
-process, made on first use by `paceline.runtime.process.runtime()`. Everything it needs is passed in, so a test makes
+process, made on first use by `paceline.process.current.runtime()`. Everything it needs is passed in, so a test makes
 its own.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ from paceline.runtime.groups import Groups
 from paceline.runtime.in_flight import InFlight
 from paceline.runtime.membership import Membership
 from paceline.runtime.native import EngineModule
+from paceline.runtime.network import Following, Measure, Network
+from paceline.runtime.outlets import Outlets, OutletsOf
 from paceline.runtime.process_engine import ProcessEngine
 from paceline.runtime.shared_memory import SharedMemory
 from paceline.settings.settings import Settings
@@ -35,7 +38,6 @@ from paceline.trace.request import Request
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
-    from paceline.adapt.replanner import Measure, Replanner
     from paceline.observe.observer import Source
     from paceline.topology.discover import Placement
     from paceline.topology.measured import Measured
@@ -44,14 +46,19 @@ if TYPE_CHECKING:
 class Runtime:
     """Owns the engine of this process. Thread-safe; groups are made one at a time.
 
-    `plans` makes the plans of groups for which nobody says otherwise. Raises CommunicationError where this process gets
-    no shared memory.
+    plans: makes the plans of groups for which nobody says otherwise. network: looks at the network between machines.
+    outlets: makes what people see of a rank. Raises CommunicationError where this process gets no shared memory.
     """
 
-    def __init__(self, settings: Settings, native: EngineModule, plans: Plans) -> None:
+    def __init__(
+        self, settings: Settings, native: EngineModule, plans: Plans, network: Network, outlets: OutletsOf
+    ) -> None:
         self.settings = settings
         self._native = native
-        self._groups = Groups(settings, plans)
+        self._network = network
+        self._outlets_of = outlets
+        self._outlets: Outlets | None = None
+        self._groups = Groups(settings, plans, network)
         self._process = Process(
             new_process_name(), this_machine(settings.machine), budget.available(), VERSION, self._groups.network
         )
@@ -93,11 +100,11 @@ class Runtime:
             met = self._meet(store, rank, size, timeout if meeting is None else meeting, place)
             membership = self._link(met, rank)
             native = self._make(met.channel, membership, timeout, plans)
-            monitor = self._watch(membership, timeout)
+            outlets = self._watch(membership, timeout)
             if plans is None:
                 self._survey(native, membership, timeout, first)
                 self._follow(native, membership, timeout)
-            monitor.begin(partial(self._pair, met.channel, timeout), lambda: self._groups.topology)
+            outlets.begin(partial(self._pair, met.channel, timeout), lambda: self._groups.topology)
             return native
 
     def subgroup(
@@ -123,12 +130,18 @@ class Runtime:
         """The network between the members of the group with this channel, as it is known now."""
         return self._groups.placement(channel)
 
-    def replanner(self, native: _engine.Group, timeout: float) -> Replanner | None:
-        """What keeps the plans of this group to its network; None on one machine, and where an algorithm was asked for.
+    def follow(self, coordinator: _engine.Coordinator, data: _engine.Group, timeout: float) -> Following | None:
+        """What keeps the plans of a coordinator's group to its network, looking where the coordinator stops.
 
-        timeout: the seconds for each message while links are measured.
+        It is None on one machine, and where an algorithm was asked for. timeout: the seconds for each message while
+        links are measured.
         """
-        return self._groups.replanner(native, self._measure(self.membership(native.channel), timeout))
+        membership = self.membership(data.channel)
+        followed = self._groups.followed(data, membership)
+        if followed is None:
+            return None
+        measure = self._measure(membership, timeout)
+        return self._network.follow_coordinator(self, data, followed.placement, measure, followed.plan, coordinator)
 
     def encoding(self, native: _engine.Group) -> tuple[int, int]:
         """What the cost model chooses for sums and means of this group: a codec, and the bytes from which on it pays.
@@ -179,16 +192,15 @@ class Runtime:
             self._closed = True
             self._recorder.stop()
             self._groups.clear()
-        try:
+        with ExitStack() as each:  # one that fails does not keep the others from closing; the last is done first
+            each.callback(self._recorder.dump)
+            each.callback(self._memory.release)
+            each.callback(self._engine.close)
+            each.callback(self.devices.close)
+            if self._outlets is not None:
+                each.callback(self._outlets.close)
             if self._monitor is not None:
-                self._monitor.close()
-        finally:
-            try:
-                self.devices.close()
-                self._engine.close()
-            finally:
-                self._memory.release()
-                self._recorder.dump()
+                each.callback(self._monitor.close)
 
     def allocate(self, size: int) -> _engine.ArenaBuffer:
         """`size` bytes, uninitialised, that the peers on this machine see, as a buffer; they outlive this runtime.
@@ -302,9 +314,9 @@ class Runtime:
             self._recorder.add_group(channel, membership.members)
             return native
 
-    def _watch(self, membership: Membership, timeout: float) -> Monitor:
-        """What lets others see this rank, from its first group on."""
-        if self._monitor is None:
+    def _watch(self, membership: Membership, timeout: float) -> Outlets:
+        """What people see of this rank; others see it from its first group on."""
+        if self._outlets is None:
             self._monitor = Monitor(
                 self.settings,
                 self._engine.native,
@@ -314,7 +326,8 @@ class Runtime:
                 timeout,
                 self.annotations,
             )
-        return self._monitor
+            self._outlets = self._outlets_of(self.settings, self._monitor)
+        return self._outlets
 
     def _pair(self, parent: int, timeout: float, ranks: tuple[int, int], channel: int) -> _engine.Group:
         """A group of two ranks of the group with channel `parent`, for Paceline's own messages."""
@@ -329,23 +342,20 @@ class Runtime:
 
     def _follow(self, native: _engine.Group, membership: Membership, timeout: float) -> None:
         """Keep the plans of a group between machines to the network."""
-        replanner = None if membership.one_machine else self.replanner(native, timeout)
-        if replanner is not None:
-            from paceline.adapt.adaptation import Adaptation
-
-            Adaptation(self, native, replanner).count_calls()
+        followed = self._groups.followed(native, membership)
+        if followed is not None:
+            measure = self._measure(membership, timeout)
+            self._network.follow(self, native, followed.placement, measure, followed.plan)
 
     def _measure(self, membership: Membership, timeout: float) -> Measure:
         """What measures the links between these machines; timeout: seconds for each message."""
 
         def measure(between: _engine.Group, switches: bool) -> tuple[Placement, Measured]:
-            from paceline.adapt.remeasure import links
-
             with (
                 self.annotations.outside.span(),
                 self.annotations.internal.span(between.channel, lambda: between.sequence),
             ):
-                return links(self, between, membership.members, timeout, switches)
+                return self._network.links(self, between, membership.members, timeout, switches)
 
         return measure
 

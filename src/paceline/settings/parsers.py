@@ -11,6 +11,8 @@ import math
 import re
 from dataclasses import dataclass
 
+from paceline.settings.names import ALGORITHMS, AUTO, CODECS, NONE
+
 POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
 """The names of the coordination policies; see `paceline.coordinate.options.Options`."""
 TEN_DAYS = 864000.0
@@ -196,8 +198,6 @@ def log_level(text: str) -> int:
 
 def algorithm(text: str) -> str:
     """Return the name of an all-reduce algorithm between machines."""
-    from paceline.plan.algorithms import ALGORITHMS  # the planners are loaded only where the variable is set
-
     if text in ALGORITHMS:
         return text
     raise ValueError(f"should be one of {', '.join(ALGORITHMS)}")
@@ -205,8 +205,6 @@ def algorithm(text: str) -> str:
 
 def codec(text: str) -> str:
     """Return the name of a codec for messages between machines, `none` for `off`; `auto` lets the cost model choose."""
-    from paceline.plan.codecs import AUTO, CODECS, NONE
-
     if text == "off":
         return NONE
     if text == AUTO or text in CODECS:

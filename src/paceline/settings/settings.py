@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from paceline.cpu.partition import OFF, Wish, parse
+from paceline.errors import ConfigurationError
 from paceline.settings import parsers
 from paceline.settings.launchers import LauncherView, launcher_view
 
@@ -23,10 +24,6 @@ T = TypeVar("T")
 _SECRETS = ("PACELINE_SECRET", "PACELINE_METRICS_TOKEN")
 _STORE_CANDIDATES = 4
 _BINDING = ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
-
-
-class ConfigurationError(ValueError):
-    """An environment variable or argument has an impossible value; the message names it and says what is right."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,10 @@ from functools import lru_cache
 
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
-from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE
+from paceline.plan.codecs import CODECS, ENCODED_FROM
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
+from paceline.settings.names import NONE
 from paceline.simulate import programs
 from paceline.simulate.job import FUSION_BYTES, Transfer
 from paceline.topology import Link, Node, Topology

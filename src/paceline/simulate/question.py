@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paceline.plan.algorithms import ALGORITHMS
-from paceline.plan.codecs import CODECS, NONE
+from paceline.plan.codecs import CODECS
 from paceline.report.report import read as read_report
+from paceline.settings.names import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import models
 from paceline.simulate.calibrate import Measured, calibrate

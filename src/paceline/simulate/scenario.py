@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from paceline.formats.sizes import show_bytes
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate.answer import WARM_UP, Answer, answer
 from paceline.simulate.goal import schedule

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.calibration.coordinate import GRAPH_BYTES
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Cores, Job, Thread, Transfer, in_order
 from paceline.simulate.models import Gradient
 from paceline.simulate.network import between_machines, machine_of, transfer

@@ -11,7 +11,7 @@ def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> 
     file cannot be made.
     """
     from paceline.errors import refusal
-    from paceline.runtime.process import running
+    from paceline.process.current import running
 
     home = running()
     if home is None or home.monitor is None:
@@ -21,7 +21,7 @@ def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> 
 
 def stop() -> None:
     """Finish the timeline; nothing happens if none is being written."""
-    from paceline.runtime.process import running
+    from paceline.process.current import running
 
     home = running()
     if home is not None and home.monitor is not None:

@@ -14,11 +14,11 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
-from paceline.plan.codecs import AUTO
+from paceline.process.current import runtime
 from paceline.rendezvous.dial import TcpAddress
-from paceline.runtime.process import runtime
 from paceline.runtime.runtime import Runtime
 from paceline.settings.limits import Limits
+from paceline.settings.names import AUTO
 from paceline.topology.discover import Placement
 from paceline.torch import timeouts
 from paceline.torch.backend_object import BackendObject

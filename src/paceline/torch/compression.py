@@ -12,7 +12,7 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.group.arguments import encoding
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.torch import sparse
 from paceline.torch.backend import paceline_group
 from paceline.torch.checks import encodable

@@ -8,8 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.plan.codecs import LOSSLESS, NONE
-from paceline.runtime.process import running
+from paceline.process.current import running
+from paceline.settings.names import LOSSLESS, NONE
 from paceline.torch.bucket import CACHE_LINE, Bucket
 from paceline.torch.channel import start_all_reduce
 from paceline.torch.flat import FlatLayout, clear

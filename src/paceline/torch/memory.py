@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 
 def empty(*size: int | Sequence[int], dtype: torch.dtype | None = None) -> Tensor:

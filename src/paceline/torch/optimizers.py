@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from paceline.runtime.process import running
+from paceline.process.current import running
 
 _counted = ContextVar("_counted", default=True)
 

@@ -31,7 +31,7 @@ def _create(options: _DistributedBackendOptions, backend_options: object) -> Pac
     from paceline.torch import compat
 
     compat.require_supported_torch()
-    from paceline.runtime.process import runtime
+    from paceline.process.current import runtime
     from paceline.torch.backend import PacelineProcessGroup, refuse_forked
     from paceline.torch.timeouts import limits
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from paceline.plan.choice import serving
 from paceline.plan.choose import choose
-from paceline.plan.codecs import CODECS, ENCODED_FROM, NONE
+from paceline.plan.codecs import CODECS, ENCODED_FROM
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
+from paceline.settings.names import NONE
 from paceline.topology import Topology
 
 

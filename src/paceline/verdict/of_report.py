@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from statistics import fmean
 
-from paceline.plan.codecs import NONE
 from paceline.report.report import Report
+from paceline.settings.names import NONE
 from paceline.simulate.calibrate import calibrate
 from paceline.simulate.network import between_machines
 from paceline.simulate.recording import Recording, ends_of, exchanged, recording

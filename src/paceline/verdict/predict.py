@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from statistics import fmean
 
 from paceline.formats.sizes import show_seconds
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.simulate.calibrate import Measured
 from paceline.simulate.scenario import Scenario, changes
 from paceline.topology import Topology

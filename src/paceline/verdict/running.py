@@ -11,7 +11,7 @@ from paceline.observe.news import News
 from paceline.observe.observer import Observer
 from paceline.observe.rates import rates
 from paceline.observe.spans import covered
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.simulate.network import between_machines
 from paceline.topology import Topology
 from paceline.verdict.links import communication

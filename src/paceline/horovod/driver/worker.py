@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.errors import NOBODY, RendezvousError
+from paceline.errors import NOBODY, ConfigurationError, RendezvousError
 from paceline.horovod.driver.store import (
     MAX_MESSAGE_BYTES,
     WORKERS,
@@ -22,7 +22,7 @@ from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress
 from paceline.rendezvous.member import decode
 from paceline.rendezvous.store_client import StoreClient, StoreRequests
-from paceline.settings.settings import ConfigurationError, Settings
+from paceline.settings.settings import Settings
 
 _POLL_INTERVAL = 0.02
 """Seconds between two checks for the next round."""

@@ -19,8 +19,8 @@ from paceline.calibration.torch import MOST_AHEAD, SPEED_WINDOW
 from paceline.errors import CommunicationError, refuse_forked
 from paceline.group.group import Group
 from paceline.observe.batches import BatchTimes, hidden
+from paceline.process.current import running
 from paceline.rendezvous import this_machine
-from paceline.runtime.process import running
 from paceline.settings.limits import Limits
 from paceline.settings.settings import Settings
 from paceline.torch.data.errors import ReadingFailed

@@ -13,7 +13,7 @@ from typing import Any
 
 from paceline.calibration.torch import MOST_AHEAD
 from paceline.cpu import pinning
-from paceline.runtime import at_exit
+from paceline.process import at_exit
 from paceline.torch.data.ahead import batches_ahead
 from paceline.torch.data.messages import Endpoint, Gone
 from paceline.torch.data.pool import Pool

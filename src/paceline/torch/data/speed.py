@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from statistics import median
 
-from paceline.runtime.process import running
+from paceline.process.current import running
 
 
 class Speed:

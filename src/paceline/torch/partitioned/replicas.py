@@ -8,7 +8,7 @@ from functools import partial
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.torch.bucket import BUCKET_BYTES, assign, require_dense
 from paceline.torch.compression import Compression
 from paceline.torch.encoded_bucket import EncodedBucket

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline.group.arguments import encoding
-from paceline.plan.codecs import NONE
+from paceline.settings.names import NONE
 from paceline.torch.backend import paceline_group
 from paceline.torch.channel import start_reduce_scatter
 from paceline.torch.compat import all_gather_single

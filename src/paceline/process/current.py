@@ -8,8 +8,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from paceline.runtime import at_exit
-from paceline.runtime.orphan import end_with_torchrun
+from paceline.process import at_exit
+from paceline.process.orphan import end_with_torchrun
 from paceline.runtime.runtime import Runtime
 from paceline.settings.settings import Settings
 
@@ -45,13 +45,15 @@ def runtime() -> Runtime:
     with _current.lock:
         if _current.runtime is None or not _current.runtime.usable:
             from paceline import _engine
+            from paceline.process import network
+            from paceline.process.outlets import Outlets
             from paceline.runtime.plans import plans
 
             settings = Settings.from_environment()
             set_up_logging(settings)
             end_with_torchrun(settings)
             _current.let_go()  # otherwise the runtime before this one would stay alive, with its arena
-            made = Runtime(settings, _engine, plans)
+            made = Runtime(settings, _engine, plans, network, Outlets)
             _current.let_go = at_exit.register(made.close)
             _current.runtime = made
         return _current.runtime

@@ -7,9 +7,9 @@ from dataclasses import replace
 from paceline.errors import ConfigurationError
 from paceline.group.arguments import real, whole
 from paceline.group.group import Group
+from paceline.process.current import runtime
 from paceline.rendezvous import OwnStore, open_store
 from paceline.rendezvous.deadline import LAST_WORDS, Deadline
-from paceline.runtime.process import runtime
 from paceline.settings.limits import Limits
 from paceline.settings.settings import Settings
 

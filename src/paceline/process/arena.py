@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from paceline.group.buffers import AnyArray
-from paceline.runtime.process import runtime
+from paceline.process.current import runtime
 
 
 def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float32) -> AnyArray:
