@@ -4,6 +4,6 @@ Ranks of tests share few cores, which are busy as long as it lasts, and all mach
 links have speeds, measure as users do.
 """
 
-from paceline.measure import uplinks
+from paceline.adapt.measure import uplinks
 
 uplinks.ROUND_SECONDS = 0.002

@@ -11,7 +11,7 @@ from typing import Any
 from jobs import RAW, job, words
 
 from paceline.launch.local import LocalJob
-from paceline.trace import live
+from paceline.observe.trace import live
 
 NAMED_WITHIN = 5.0
 """Seconds."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paceline.observe.figures import Figures
 from paceline.observe.profile import Exchange, Handed, Profile
-from paceline.report.report import Report, make
+from paceline.observe.report import Report, make
 from paceline.simulate.network import transfer
 from paceline.topology import Topology, parse
 

@@ -79,3 +79,18 @@ def test_imports_point_downwards(path: Path) -> None:
 def test_no_files_import_each_other_in_a_circle() -> None:
     order = graphlib.TopologicalSorter({module_of(path): {name for _, name in imports(path)} for path in FILES})
     order.prepare()
+
+
+def test_the_package_can_be_held_in_the_head() -> None:
+    rooms = [path for path in (ROOT / "src" / "paceline").iterdir() if (path / "__init__.py").exists()]
+    assert len(rooms) <= 24
+
+
+HANDS_ON_THE_ENVIRONMENT = {"cli", "horovod", "jax", "launch", "settings"}
+"""The commands and launchers, which give it to what they start, and the faces that set a variable for a library."""
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.is_relative_to(SOURCES[0])], ids=module_of)
+def test_a_rank_reads_the_environment_in_its_settings_only(path: Path) -> None:
+    if module_of(path).split(".")[1:2] not in [[room] for room in HANDS_ON_THE_ENVIRONMENT]:
+        assert not re.search(r"\bos\.environ\b|\bgetenv\b", path.read_text())

@@ -12,10 +12,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from paceline.codec.codecs import CODECS
 from paceline.cpu.budget import available
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
+from paceline.group.codecs import CODECS
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.settings.names import AUTO
 from paceline_bench import bandwidth, option, report, sizes, systems

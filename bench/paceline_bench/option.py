@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from paceline.cli.checks import finite
+from paceline.cli.output_file import writable
 from paceline.formats.sizes import parse_bytes
-from paceline.options.checks import finite
-from paceline.options.output_file import writable
 from paceline_bench import systems
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.checks import ranks_here
 from paceline.lab.lab import Lab, switched
-from paceline.options.checks import ranks_here
 
 RANKS = Annotated[
     int | None,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.options.output_file import write
+from paceline.cli.output_file import write
 
 
 @dataclass(frozen=True, kw_only=True)

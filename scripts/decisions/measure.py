@@ -20,8 +20,8 @@ import numpy as np
 
 from decisions.simulated import FairNetwork, errors, hindering_tree, inferred, tree
 from decisions.subject import Subject
+from paceline.adapt.measure import pairs, uplinks
 from paceline.calibration import measure as record
-from paceline.measure import pairs, uplinks
 from paceline.topology.infer import alone, own_speeds
 from paceline.topology.measured import Load
 

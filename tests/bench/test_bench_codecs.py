@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from commands import paceline
 
-from paceline.codec import codecs
+from paceline.group import codecs
 from paceline_bench.codecs import measure
 from paceline_bench.codecs.weights import trained
 

@@ -8,7 +8,7 @@ from benched import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.codec import codecs
+from paceline.group import codecs
 from paceline_bench.ranks.case import Case, aligned
 from paceline_bench.ranks.gradients import Gradients
 

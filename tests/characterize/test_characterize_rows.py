@@ -14,7 +14,7 @@ from browser import Browser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.options.usage import UsageError
+from paceline.cli.usage import UsageError
 from paceline_bench.characterize.answers import answers
 from paceline_bench.characterize.page import characterisation_page
 from paceline_bench.characterize.results import FORMAT, Results

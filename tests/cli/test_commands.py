@@ -9,9 +9,9 @@ import pytest
 from commands import paceline
 from launched import environment
 
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
-from paceline.trace import dump
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
+from paceline.observe.trace import dump
 from paceline.version import VERSION
 
 

@@ -21,7 +21,7 @@ import yaml
 
 from paceline.cli import main
 from paceline.launch import tree
-from paceline.trace import dump, live
+from paceline.observe.trace import dump, live
 
 CLUSTER = {"name": "two", "children": [{"machine": name, "ranks": 1, "uplink": "1 Gbit/s"} for name in ("a", "b")]}
 GRAPH = {"nodes": ["a", {"name": "b", "bytes": 4096, "dtype": "float32"}], "edges": [["a", "b"]], "fetches": ["b"]}

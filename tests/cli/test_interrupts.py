@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from launched import DEADLINE, SOURCE, environment, finish, program
 
-from paceline.cli.demo import TRAIN
+from paceline.cli.demo.command import TRAIN
 from paceline.launch import torchrun
 from paceline.launch.local import LocalJob
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from paceline import _engine
-from paceline.codec import codecs
-from paceline.codec.codecs import CODECS, CorruptEncoding
+from paceline.group import codecs
+from paceline.group.codecs import CODECS, CorruptEncoding
 
 SIZES = st.integers(0, 400) | st.sampled_from([4095, 4096, 4097, 4096 + 49])
 """Elements: short blocks, and those around the length of a block."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from coordinated_rank import joined, span
 
-from paceline.trace import live
+from paceline.observe.trace import live
 
 LINES = Path(__file__).read_text().splitlines()
 

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from paceline.demo.figure import Figures, figure
-from paceline.demo.result import Agreement, Result, Setup, Side
+from paceline.cli.demo.figure import Figures, figure
+from paceline.cli.demo.result import Agreement, Result, Setup, Side
 
 EPOCHS = 12
 

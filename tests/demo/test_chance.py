@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from paceline.demo.chance import CHANCE, compare, needed, sign
-from paceline.demo.figure import figure
+from paceline.cli.demo.chance import CHANCE, compare, needed, sign
+from paceline.cli.demo.figure import figure
 
 NAMES = ("paceline", "gloo")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cli import demo as demo_command
-from paceline.options import checks
-from paceline.options.usage import UsageError
-from paceline.trace import dump
+from paceline.cli import checks
+from paceline.cli.demo import command as demo_command
+from paceline.cli.usage import UsageError
+from paceline.observe.trace import dump
 
 DEADLINE_SECONDS = 240
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from results import a_result, some_figures
 
-from paceline.demo.figure import Figure, figure
-from paceline.demo.figures import figures, step_times
-from paceline.demo.meter import Meter, StepTimes
-from paceline.demo.result import WEIGHT_TOLERANCE
+from paceline.cli.demo.figure import Figure, figure
+from paceline.cli.demo.figures import figures, step_times
+from paceline.cli.demo.meter import Meter, StepTimes
+from paceline.cli.demo.result import WEIGHT_TOLERANCE
 
 MS = 1_000_000
 

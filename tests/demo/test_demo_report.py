@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from results import a_result, some_figures
 
-from paceline.demo import progress
-from paceline.demo.progress import Progress, Stage, read, tell
-from paceline.demo.report import print_header, print_result, unclear
+from paceline.cli.demo import progress
+from paceline.cli.demo.progress import Progress, Stage, read, tell
+from paceline.cli.demo.report import print_header, print_result, unclear
 
 LOADED = [-11.1, -18.0, 3.0, -4.0, -13.0, -12.0, 2.0, -20.0, -9.0, -11.5, 1.0]
 """Milliseconds that a step takes longer with all-reduces than without, beside another load."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.demo.length import EPOCHS, LEAST_EPOCHS, SECONDS, combined_batch, epochs_in_time
+from paceline.cli.demo.length import EPOCHS, LEAST_EPOCHS, SECONDS, combined_batch, epochs_in_time
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import torch
 from torch.nn.functional import cross_entropy
 
-from paceline.demo.digits import TEST, TRAINING, Digits, steps_per_epoch
-from paceline.demo.model import residual_network
+from paceline.cli.demo.digits import TEST, TRAINING, Digits, steps_per_epoch
+from paceline.cli.demo.model import residual_network
 
 BATCH = 64
 

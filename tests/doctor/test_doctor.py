@@ -10,9 +10,9 @@ import pytest
 from launched import environment
 from rich.console import Console
 
-from paceline.doctor import memory, software, survey
-from paceline.doctor.finding import Environment, Finding
-from paceline.doctor.report import show, to_json
+from paceline.cli.doctor import memory, software, survey
+from paceline.cli.doctor.finding import Environment, Finding
+from paceline.cli.doctor.report import show, to_json
 from paceline.settings.settings import Settings
 from paceline.version import NEWEST_TORCH, OLDEST_TORCH
 
@@ -115,7 +115,9 @@ def test_the_table_and_the_json_say_the_same() -> None:
 
 def test_a_driver_that_is_there_is_found(tmp_path: Path) -> None:
     program = (
-        "from paceline.doctor.devices import devices; found = devices(None); print(found.value, found.reason, sep='|')"
+        "from paceline.cli.doctor.devices import devices\n"
+        "found = devices(None)\n"
+        "print(found.value, found.reason, sep='|')"
     )
 
     def devices(folder: Path) -> list[str]:

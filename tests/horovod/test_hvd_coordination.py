@@ -304,7 +304,7 @@ def test_a_lost_rank_is_named(ranks: Ranks, how: str, kind: str, tmp_path: Path)
 
 def check_timeline(rank: int, size: int, folder: str) -> None:
     import paceline.horovod.torch as hvd
-    from paceline.trace.phases import FIRST_PID
+    from paceline.observe.trace.phases import FIRST_PID
 
     path = Path(folder) / "timeline.json"
     hvd.allreduce(torch.ones(3), name="before")

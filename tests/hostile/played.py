@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 import psutil
 from hostile import Address
 
-from paceline.trace import live
+from paceline.observe.trace import live
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,9 +14,9 @@ import pytest
 from launched import environment, paceline_run
 from needs import skip_without
 
+from paceline.cli.doctor.cpu import division
+from paceline.cli.doctor.finding import Environment
 from paceline.cpu.budget import physical_cores
-from paceline.doctor.cpu import division
-from paceline.doctor.finding import Environment
 from paceline.settings.settings import Settings
 
 # Before it joins, a rank has a thread that its user bound (to the last CPU) and one that nobody did. Then it tells the

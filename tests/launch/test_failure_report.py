@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.errors import Timeout
-from paceline.launch import failure_report
-from paceline.launch.failure_report import FailureReport, parse
 from paceline.launch.stderr import Collector
+from paceline.monitor import failure_report
+from paceline.monitor.failure_report import FailureReport, parse
 
 REPORT = FailureReport(5, 0, "Timeout", "rank 1 (host node0, pid 6)")
 DEADLINE = 20.0

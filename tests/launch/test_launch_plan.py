@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from paceline.cpu.budget import ranges
 from paceline.launch import child, torchrun
 from paceline.launch.arguments import split
-from paceline.launch.failure_report import FailureReport
 from paceline.launch.job import wrapped
 from paceline.launch.output_stream import OutputStream, last_traceback
 from paceline.launch.resources import plan_resources, plausible, share
 from paceline.launch.run import LaunchRequest, check, ranks_environment
+from paceline.monitor.failure_report import FailureReport
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.measure.arrivals import Arrivals
+from paceline.adapt.measure.arrivals import Arrivals
 
 LINK = 1000.0
 """Bytes per second."""

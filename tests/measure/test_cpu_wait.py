@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 
-from paceline.measure.cpu_wait import waited_seconds
+from paceline.adapt.measure.cpu_wait import waited_seconds
 
 
 def test_who_shares_a_core_waits_for_it() -> None:

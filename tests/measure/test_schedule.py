@@ -8,7 +8,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.measure.schedule import Round, crowds, packed, rounds
+from paceline.adapt.measure.schedule import Round, crowds, packed, rounds
 
 
 def disjoint(pairs: Round) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from paceline.measure.unlimited import unlimited
+from paceline.adapt.measure.unlimited import unlimited
 
 
 class Native(SimpleNamespace):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jobs import run
 
-from paceline.measure.uplinks import spread
+from paceline.adapt.measure.uplinks import spread
 
 BEGINS = """
 import os, sys

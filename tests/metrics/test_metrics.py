@@ -13,9 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from paceline.errors import ConfigurationError
-from paceline.metrics import server as module
-from paceline.metrics.collector import RankCollector
-from paceline.metrics.server import AT_ONCE, MAX_REQUEST, Server
+from paceline.monitor.metrics import server as module
+from paceline.monitor.metrics.collector import RankCollector
+from paceline.monitor.metrics.server import AT_ONCE, MAX_REQUEST, Server
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.settings.parsers import MetricsAddress
 from paceline.settings.settings import Settings

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from jobs import PROGRAMS, job, run, words
 
-from paceline.trace import dump, live
+from paceline.observe.trace import dump, live
 
 ABSENT_RANK = PROGRAMS / "absent_rank.py"
 DEADLINE = 100.0

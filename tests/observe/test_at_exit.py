@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from jobs import PROGRAMS, RAW, TORCH, job
 
-from paceline.trace import dump
+from paceline.observe.trace import dump
 
 DEADLINE = 100.0
 STEPS = 20

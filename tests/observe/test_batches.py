@@ -8,14 +8,14 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from paceline.monitor.top.look import Picture, Row
+from paceline.monitor.top.show import render
 from paceline.observe import batches
 from paceline.observe.batches import BatchTimes, hidden
 from paceline.observe.figures import Figures, decode, encode
 from paceline.observe.rates import rates
-from paceline.report.report import make
+from paceline.observe.report import make
 from paceline.report.show import show
-from paceline.top.look import Picture, Row
-from paceline.top.show import render
 
 SECOND = 10**9
 FIGURES = Figures(

@@ -14,7 +14,7 @@ from on_lab import run_on, warm_on
 from warm_python import WarmPython
 
 from paceline.lab.lab import Lab
-from paceline.report.report import Report, read
+from paceline.observe.report import Report, read
 from paceline.simulate.calibrate import calibrate
 from paceline.simulate.scenario import Scenario
 from paceline.simulate.workload import IN_ORDER

@@ -19,8 +19,8 @@ from paceline.observe.hand_ins import HandIns, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.observer import Observer
 from paceline.observe.timeline import Timeline
-from paceline.trace.listener import Listener, Name
-from paceline.trace.request import wall_ns
+from paceline.observe.trace.listener import Listener, Name
+from paceline.observe.trace.request import wall_ns
 
 JOB = 2**61 + os.getpid()
 """Another run of these tests at the same time has a job of its own."""

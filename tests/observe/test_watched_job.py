@@ -12,8 +12,8 @@ from pathlib import Path
 from jobs import PROGRAMS, job
 
 from paceline.launch.local import LocalJob
-from paceline.trace import chrome, dump
-from paceline.trace.phases import FIRST_PID
+from paceline.observe.trace import chrome, dump
+from paceline.observe.trace.phases import FIRST_PID
 
 WATCHED = PROGRAMS / "watched_job.py"
 DEADLINE = 150.0

@@ -45,8 +45,8 @@ def main(machines: str) -> None:
     if machines:
         os.environ["PACELINE_MACHINE"] = f"machine-{machines[int(os.environ['RANK'])]}"
     import paceline
+    from paceline.observe.trace.event import events
     from paceline.process.current import runtime
-    from paceline.trace.event import events
 
     with paceline.init(timeout=60) as group:
         check(group)

@@ -10,7 +10,7 @@ import numpy as np
 
 import paceline
 from paceline.errors import Aborted
-from paceline.trace import live
+from paceline.observe.trace import live
 
 
 def reduces(pid: int) -> bool:

@@ -11,9 +11,9 @@ import pytest
 from browser import Browser
 from recorded import report, without_profiles
 
+from paceline.observe.report import Report
 from paceline.report.page.content import report_page
 from paceline.report.page.data import MAX_RANKS, MAX_STEPS
-from paceline.report.report import Report
 from paceline.simulate.network import uniform
 from paceline.topology import Link
 

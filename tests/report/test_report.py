@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from jobs import PROGRAMS, job
 from rich.console import Console
 
+from paceline.formats import numbers
 from paceline.launch.local import LocalJob
 from paceline.observe.figures import Figures, Group
+from paceline.observe.report import make, read, to_json
 from paceline.observe.stragglers import arrived_last
-from paceline.report import numbers
-from paceline.report.report import make, read, to_json
+from paceline.observe.trace.clocks import Meeting
 from paceline.report.show import show
-from paceline.trace.clocks import Meeting
 
 WATCHED = PROGRAMS / "watched_job.py"
 

@@ -15,6 +15,8 @@ import pytest
 from rendezvous_fakes import FakeModule, good, in_threads, settings
 
 from paceline.errors import CommunicationError, RendezvousError
+from paceline.observe.trace import dump, live
+from paceline.observe.trace.event import Event
 from paceline.process import network
 from paceline.rendezvous.store import MemoryStore
 from paceline.runtime.completions import Completions
@@ -22,8 +24,6 @@ from paceline.runtime.flight_recorder import FlightRecorder
 from paceline.runtime.runtime import Runtime
 from paceline.settings.settings import Settings
 from paceline.topology import Topology
-from paceline.trace import dump, live
-from paceline.trace.event import Event
 from paceline.version import VERSION
 
 TIMEOUT = 20.0

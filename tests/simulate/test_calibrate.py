@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded import report, without_profiles
 
-from paceline.report.report import Report, read, to_json
+from paceline.observe.report import Report, read, to_json
 from paceline.simulate.calibrate import calibrate
 from paceline.simulate.scenario import Scenario
 from paceline.simulate.workload import IN_ORDER

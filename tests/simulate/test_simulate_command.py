@@ -12,8 +12,8 @@ import yaml
 from recorded import report, without_network
 
 from paceline.cli import main
+from paceline.observe.report import to_json
 from paceline.plan.algorithms import ALGORITHMS
-from paceline.report.report import to_json
 from paceline.simulate.job import PARTS
 
 COMPUTES = [[0.1 + 0.01 * ((step + rank) % 3) for rank in range(4)] for step in range(8)]

@@ -20,14 +20,14 @@ from jobs import PROGRAMS, job
 from rich.console import Console
 
 from paceline.launch.local import LocalJob
+from paceline.monitor.top import look as look_module
+from paceline.monitor.top.look import Job, Picture, Row
+from paceline.monitor.top.show import render
 from paceline.observe.figures import Figures, Waiting
 from paceline.observe.rates import rates
 from paceline.observe.stragglers import Last
-from paceline.top import look as look_module
-from paceline.top.look import Job, Picture, Row
-from paceline.top.show import render
-from paceline.trace import far, live
-from paceline.trace.listener import Name
+from paceline.observe.trace import far, live
+from paceline.observe.trace.listener import Name
 
 WATCHED = PROGRAMS / "watched_job.py"
 TOP = [sys.executable, "-m", "paceline", "top"]
@@ -220,7 +220,7 @@ def test_a_wrong_pid_is_answered_in_one_sentence(running: int) -> None:
 
 def test_without_a_job_it_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from paceline.cli.main import main
-    from paceline.trace import live
+    from paceline.observe.trace import live
 
     monkeypatch.setattr(live, "listening", list)
     with pytest.raises(SystemExit) as ended:

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 from max_min import FairNetwork
 
+from paceline.adapt.measure.schedule import crowds
 from paceline.calibration import measure as fitted
-from paceline.measure.schedule import crowds
 from paceline.topology import Link, Node, Topology
 from paceline.topology.discover import Placement, RankFacts
 from paceline.topology.infer import alone, infer, own_speeds

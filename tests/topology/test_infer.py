@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.measure.schedule import rounds
+from paceline.adapt.measure.schedule import rounds
 from paceline.topology import Link, Topology
 from paceline.topology.discover import RankFacts, place
 from paceline.topology.infer import infer

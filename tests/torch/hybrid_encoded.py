@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import paceline.torch
-from paceline.codec import codecs
+from paceline.group import codecs
 from paceline.torch.partitioned import codecs as own_codecs
 from paceline.torch.partitioned.predicted import predict as partitioned
 from paceline.torch.residuals import Residuals

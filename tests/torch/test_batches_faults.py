@@ -17,7 +17,7 @@ import torch
 from jobs import PROGRAMS, TORCH, job, words
 from rank_loss import leftovers
 
-from paceline.report.report import read
+from paceline.observe.report import read
 from paceline.torch.data import Loader
 
 PROGRAM = PROGRAMS / "shared_batches.py"

@@ -14,10 +14,10 @@ import torch
 import torch.distributed as dist
 from torch_ranks import Ranks
 
+from paceline.observe.trace.event import events
 from paceline.process.current import runtime
 from paceline.torch.compat import HOOKS, torch_version
 from paceline.torch.data import Loader
-from paceline.trace.event import events
 
 ALGORITHMS = set("one_shot shared in_place fetched staged direct dissemination ring flat binomial none".split())
 

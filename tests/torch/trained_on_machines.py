@@ -13,8 +13,8 @@ import test_sharded_passes
 import torch.distributed as dist
 
 import paceline.torch
+from paceline.observe.trace.event import events
 from paceline.process.current import runtime
-from paceline.trace.event import events
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.trace.dump import Dump, Group
-from paceline.trace.event import events
+from paceline.observe.trace.dump import Dump, Group
+from paceline.observe.trace.event import events
 
 
 def row(

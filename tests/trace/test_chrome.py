@@ -6,7 +6,7 @@ from pathlib import Path
 
 from event_rows import dumps_of, row
 
-from paceline.trace import chrome
+from paceline.observe.trace import chrome
 
 
 def slices(path: Path) -> list[dict[str, object]]:

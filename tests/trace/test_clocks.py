@@ -7,10 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.trace.clocks import Clock, Meeting, aligned, clocks
-from paceline.trace.dump import Dump
-from paceline.trace.event import Event
-from paceline.trace.request import Request
+from paceline.observe.trace.clocks import Clock, Meeting, aligned, clocks
+from paceline.observe.trace.dump import Dump
+from paceline.observe.trace.event import Event
+from paceline.observe.trace.request import Request
 
 # For each collective: how long after the one before it starts, how late each rank comes and how long it then takes.
 waits = st.integers(0, 10**6)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from event_rows import row
 
+from paceline.observe.trace import dump
+from paceline.observe.trace.event import events
 from paceline.settings.settings import Settings
-from paceline.trace import dump
-from paceline.trace.event import events
 
 
 def test_read_gives_what_write_was_given(tmp_path: Path) -> None:

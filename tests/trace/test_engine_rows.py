@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from paceline import _engine
+from paceline.observe.trace import chrome, dump, flight
+from paceline.observe.trace.event import events
 from paceline.runtime.plans import plans
 from paceline.topology.discover import RankFacts, discover
-from paceline.trace import chrome, dump, flight
-from paceline.trace.event import events
 
 CHANNEL = 77
 FLOAT32, SUM, BLOCKING = _engine.DTYPES["float32"], _engine.OPS["SUM"], 0

@@ -10,9 +10,9 @@ from base64 import b64encode
 import pytest
 
 from paceline.monitor.far_ranks import FarRanks
-from paceline.trace import far
-from paceline.trace.asking import Silence
-from paceline.trace.listener import Name
+from paceline.observe.trace import far
+from paceline.observe.trace.asking import Silence
+from paceline.observe.trace.listener import Name
 
 HERE = Name(0, 7, 0, 100)
 MOST = 1000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from event_rows import dumps_of, row
 
-from paceline.trace import flight
-from paceline.trace.dump import Dump, Group
+from paceline.observe.trace import flight
+from paceline.observe.trace.dump import Dump, Group
 
 MODULE = "torch.distributed.flight_recorder.fr_trace"
 COLLECTIVES = "all_reduce broadcast reduce all_gather reduce_scatter gather scatter all_to_all barrier".split()

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import pytest
 from event_rows import row
 
-from paceline.trace import listener as module
-from paceline.trace import live
-from paceline.trace.dump import Dump, encode
-from paceline.trace.listener import LENGTH, MAX_QUESTION, Listener, Name
+from paceline.observe.trace import listener as module
+from paceline.observe.trace import live
+from paceline.observe.trace.dump import Dump, encode
+from paceline.observe.trace.listener import LENGTH, MAX_QUESTION, Listener, Name
 
 DEADLINE = 20.0
 NAME = Name(os.geteuid(), 2**62 + 7, 3, os.getpid())
@@ -109,7 +109,7 @@ def test_it_returns_when_time_is_up_and_when_stopped() -> None:
 
 FORKING = """
 import os, time
-from paceline.trace.listener import Listener, Name
+from paceline.observe.trace.listener import Listener, Name
 one = Listener(Name(os.geteuid(), 5, 0, os.getpid()))
 if os.fork() == 0:
     print(os.getpid(), flush=True)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from event_rows import dumps_of, row
 
-from paceline.trace import live
-from paceline.trace.listener import Name
+from paceline.observe.trace import live
+from paceline.observe.trace.listener import Name
 
 
 def ranks(job: int, *pids: int) -> list[Name]:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.trace import chrome
-from paceline.trace.dump import Dump, decode, encode
-from paceline.trace.phases import FIRST_PID, MAX_TENSORS, Tensors, Turns, slices
-from paceline.trace.request import Request
+from paceline.observe.trace import chrome
+from paceline.observe.trace.dump import Dump, decode, encode
+from paceline.observe.trace.phases import FIRST_PID, MAX_TENSORS, Tensors, Turns, slices
+from paceline.observe.trace.request import Request
 
 FUSED = Request(9, "w", "all_reduce", 4096, 3, 1000, 5000, 6000, 8000, 9000, 1)
 

@@ -12,12 +12,11 @@ from recorded import TWO, report, without_network, without_profiles
 
 from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures
-from paceline.report.report import Report, make
-from paceline.simulate.recording import recording
-from paceline.verdict.of_report import verdict
-from paceline.verdict.parts import parts, rank_steps, window
-from paceline.verdict.running import STEPS, WARM_UP, RunningVerdict
-from paceline.verdict.verdict import (
+from paceline.observe.report import Report, make
+from paceline.report.verdict.of_report import verdict
+from paceline.report.verdict.parts import parts, rank_steps, window
+from paceline.report.verdict.running import STEPS, WARM_UP, RunningVerdict
+from paceline.report.verdict.verdict import (
     COMPUTATION,
     COST_MODEL,
     EXPOSED,
@@ -28,6 +27,7 @@ from paceline.verdict.verdict import (
     Gain,
     judge,
 )  # fmt: skip
+from paceline.simulate.recording import recording
 
 SIZES = (4 << 20, 1 << 20, 2 << 20)
 

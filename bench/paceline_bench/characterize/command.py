@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from paceline.cli.checks import ranks_here
+from paceline.cli.output_file import writable, write
 from paceline.formats.terminal import show
-from paceline.options.checks import ranks_here
-from paceline.options.output_file import writable, write
 from paceline_bench.characterize.answers import answers
 from paceline_bench.characterize.approaches import APPROACHES, CHOICES, Places
 from paceline_bench.characterize.measure import Effort

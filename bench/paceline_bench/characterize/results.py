@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
+from paceline.cli.usage import UsageError
 from paceline.formats.files import resolved
-from paceline.options.usage import UsageError
 from paceline_bench.characterize.row import Configuration, Row
 
 FORMAT = "paceline characterize 1"

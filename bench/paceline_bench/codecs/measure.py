@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline import _engine
-from paceline.codec import codecs
+from paceline.group import codecs
 from paceline_bench import bandwidth
 from paceline_bench.ranks.gradients import GROUP, RELATIVE
 

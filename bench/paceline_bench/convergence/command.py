@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import installed
 from paceline.formats.terminal import show
-from paceline.options.checks import installed
 from paceline_bench.convergence.measure import CODECS, TRAININGS, Row, measure, system
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import JSON, selection, time_limit

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from paceline.cli.checks import finite, installed
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
-from paceline.options.checks import finite, installed
 from paceline_bench.coordination.measure import METHODS, Model, Row, measure, rows, systems
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import FUSION, JSON, one_of, time_limit

@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import installed, ranks_here
+from paceline.cli.output_file import writable, write
 from paceline.formats.terminal import show
-from paceline.options.checks import installed, ranks_here
-from paceline.options.output_file import writable, write
 from paceline_bench.data.devices import lab
 from paceline_bench.data.draw import chart
 from paceline_bench.data.explain import sentences

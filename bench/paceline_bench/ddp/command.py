@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import installed
 from paceline.formats.terminal import show
-from paceline.options.checks import installed
 from paceline_bench.ddp.measure import METHODS, POSSIBLE, Row, measure, rows, system
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import JSON, some_of, time_limit

@@ -9,9 +9,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import installed
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
-from paceline.options.checks import installed
 from paceline_bench import option
 from paceline_bench.graphs.measure import Row, measure
 from paceline_bench.report import columns

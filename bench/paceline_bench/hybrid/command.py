@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import installed
 from paceline.formats.sizes import show_bytes
 from paceline.formats.terminal import show
-from paceline.options.checks import installed
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.hybrid.measure import ACTIVATIONS, MODELS, Row, measure, row, shapes, systems
 from paceline_bench.option import JSON, one_of, selection, size, time_limit

@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import installed, ranks_here
 from paceline.formats.terminal import show
-from paceline.options.checks import installed, ranks_here
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.loading.measure import METHODS, Row, measure, rows, system
 from paceline_bench.option import JSON, time_limit

@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from paceline.cli.checks import finite
 from paceline.formats.terminal import show
-from paceline.options.checks import finite
 from paceline_bench import report, systems
 from paceline_bench.coordination.command import MODELS, gradients
 from paceline_bench.ending import FAILED, ending

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from paceline.observe.trace.event import events
 from paceline.process.current import runtime
-from paceline.trace.event import events
 
 
 def last_algorithm() -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from paceline.lab.lab import Lab
-from paceline.report.report import read
+from paceline.observe.report import read
 from paceline.simulate.calibrate import calibrate
 from paceline.simulate.job import buffers
 from paceline.simulate.models import Gradient

@@ -10,10 +10,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.checks import finite, installed
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
 from paceline.launch.interrupts import also_from_others
-from paceline.options.checks import finite, installed
 from paceline.tune.choice import Row
 from paceline.tune.trial import Effort
 from paceline_bench.ending import FAILED

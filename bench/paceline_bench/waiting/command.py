@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
+from paceline.cli.checks import ranks_here
 from paceline.cpu.budget import available
 from paceline.formats.terminal import show
-from paceline.options.checks import ranks_here
 from paceline_bench import collectives, option, report, sizes, systems
 from paceline_bench.ending import FAILED, REFUSED, ending
 from paceline_bench.interleave import Effort, Interleaved, Work

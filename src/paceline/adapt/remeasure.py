@@ -9,10 +9,10 @@ from dataclasses import astuple
 import numpy as np
 
 from paceline import _engine
+from paceline.adapt.measure.unlimited import unlimited
+from paceline.adapt.measure.uplinks import uplinks
 from paceline.group.group import Group
 from paceline.group.host import Host
-from paceline.measure.unlimited import unlimited
-from paceline.measure.uplinks import uplinks
 from paceline.rendezvous import Member
 from paceline.topology import Link
 from paceline.topology.discover import Placement, RankFacts, by_machine, place

@@ -12,14 +12,14 @@ import typer
 from rich.console import Console
 
 import paceline
+from paceline.adapt.measure.links import measure
+from paceline.adapt.measure.unlimited import unlimited
+from paceline.cli.checks import ranks_here
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 from paceline.errors import CommunicationError
 from paceline.formats.terminal import show
 from paceline.launch.local import LocalJob
-from paceline.measure.links import measure
-from paceline.measure.unlimited import unlimited
-from paceline.options.checks import ranks_here
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.process.current import runtime
 from paceline.topology import dump
 from paceline.topology.discover import Placement, RankFacts, by_machine

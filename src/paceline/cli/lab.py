@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 
 from paceline import topology
+from paceline.cli.checks import finite
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 from paceline.lab import report
 from paceline.lab.lab import INSIDE, Lab, Traffic
 from paceline.lab.namespaces import Unavailable
 from paceline.lab.run import run
 from paceline.lab.shaping import Discipline, Queue
-from paceline.options.checks import finite
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.topology.units import parse_time
 
 _LONGEST_QUEUE = 1.0

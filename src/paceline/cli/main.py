@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from paceline.cli.usage import UsageError
 from paceline.launch import interrupts
-from paceline.options.usage import UsageError
 from paceline.version import VERSION
 
 _MAX_MESSAGE = 800
@@ -27,7 +27,7 @@ _COMMANDS = {
         "Find the processes and threads with which a script is fastest on this machine.",
     ),
     "doctor": (
-        "paceline.cli.doctor",
+        "paceline.cli.doctor.command",
         "Show what Paceline finds on this machine, what it would use and why, and what would be better.",
     ),
     "trace": (
@@ -47,7 +47,7 @@ _COMMANDS = {
         "Make a cluster on this machine from a topology file, and run a command on each of its machines.",
     ),
     "demo": (
-        "paceline.cli.demo",
+        "paceline.cli.demo.command",
         "Train a small network on real data over Paceline, and compare with Gloo.",
     ),
     "check": (

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 from paceline.formats.sizes import parse_bytes, show_bytes
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.order import Graph, GraphError, Order, Scheme, executed, order, scheme
 from paceline.order.file import read
 

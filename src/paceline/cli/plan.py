@@ -13,10 +13,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from paceline.cli.output_file import writable, write
 from paceline.cli.plan_model import plan_model
+from paceline.cli.usage import UsageError
 from paceline.formats.sizes import parse_bytes, show_bytes, show_seconds
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.plan import show
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
 from paceline.plan.auto import CODEC, pays

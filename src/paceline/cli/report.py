@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 
 
 def command(
@@ -25,10 +25,10 @@ def command(
     """Show the report of a run: what limits it, steps, exposed communication, coordination, which rank was late."""
     from rich.console import Console
 
+    from paceline.observe.report import read
     from paceline.report.page.content import report_page
-    from paceline.report.report import read
     from paceline.report.show import show
-    from paceline.verdict.of_report import verdict
+    from paceline.report.verdict.of_report import verdict
 
     try:
         report = read(file)

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from paceline.cli.checks import finite
+from paceline.cli.usage import UsageError
 from paceline.cpu.budget import CpuBudget, available
 from paceline.launch.arguments import split
 from paceline.launch.run import LaunchRequest, run, say
 from paceline.launch.torchrun import ranks_here
-from paceline.options.checks import finite
-from paceline.options.usage import UsageError
 from paceline.settings.parsers import MOST_THREADS
 
 

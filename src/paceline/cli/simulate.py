@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
 from rich.table import Table
 
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.formats.svg_style import shortened
 from paceline.formats.terminal import show
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.settings.names import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import Answer, models, study

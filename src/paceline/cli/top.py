@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.options.usage import UsageError
+from paceline.cli.usage import UsageError
 
 
 def command(
@@ -29,8 +29,8 @@ def command(
     from rich.live import Live
     from rich.text import Text
 
-    from paceline.top.look import Job
-    from paceline.top.show import render, to_json
+    from paceline.monitor.top.look import Job
+    from paceline.monitor.top.show import render, to_json
 
     try:
         job = Job(pid)

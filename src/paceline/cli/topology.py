@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 from paceline.formats.terminal import show
 from paceline.formats.yaml_lines import text_of
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.topology import TopologyError, dump, parse, slurm
 from paceline.topology.draw_svg import draw
 from paceline.topology.draw_text import tree

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from paceline.options.usage import UsageError
-from paceline.trace import chrome, dump, live
-from paceline.trace import flight as recorder
+from paceline.cli.usage import UsageError
+from paceline.observe.trace import chrome, dump, live
+from paceline.observe.trace import flight as recorder
 
 
 def command(

@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand
 
+from paceline.cli.checks import finite
+from paceline.cli.output_file import writable, write
+from paceline.cli.usage import UsageError
 from paceline.cpu.budget import available, physical_cores
 from paceline.formats.terminal import show
 from paceline.lab.lab import Lab
 from paceline.launch.arguments import Arguments
 from paceline.launch.interrupts import also_from_others
 from paceline.launch.run import LaunchRequest, check
-from paceline.options.checks import finite
-from paceline.options.output_file import writable, write
-from paceline.options.usage import UsageError
 from paceline.settings.parsers import MOST_THREADS
 from paceline.tune.cache import Cache, Known
 from paceline.tune.halving import rungs

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field
 from typing import IO
 
-from paceline.launch.failure_report import FailureReport
+from paceline.monitor.failure_report import FailureReport
 
 STDOUT = 1
 TAIL_BYTES = 64 * 1024

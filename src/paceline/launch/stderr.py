@@ -17,10 +17,10 @@ import time
 from collections.abc import Sequence
 from typing import IO
 
-from paceline.launch.failure_report import LONGEST, FailureReport, parse
 from paceline.launch.output_stream import TAIL_BYTES, OutputStream
 from paceline.launch.relay import Relay
 from paceline.launch.repeats import Repeats
+from paceline.monitor.failure_report import LONGEST, FailureReport, parse
 
 HOLD_SECONDS = 0.05
 """Seconds that an unfinished line is held back, so that lines of several ranks do not mix; a prompt never ends."""

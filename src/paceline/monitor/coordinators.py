@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from paceline.trace.dump import MAX_EVENTS
-from paceline.trace.request import Request, of_records, wall_ns
+from paceline.observe.trace.dump import MAX_EVENTS
+from paceline.observe.trace.request import Request, of_records, wall_ns
 
 if TYPE_CHECKING:
     from paceline.observe.observer import Source

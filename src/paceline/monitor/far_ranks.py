@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from paceline.monitor.whereabouts import Locate
-from paceline.trace.far import FIGURES, LONGEST_ANSWER
+from paceline.observe.trace.far import FIGURES, LONGEST_ANSWER
 
 _WATCHED = 10.0
 """Seconds after a question in which the next one is expected."""

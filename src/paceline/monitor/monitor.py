@@ -15,10 +15,10 @@ from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
 from paceline.monitor.watchdog import Watchdog
 from paceline.monitor.whereabouts import Whereabouts
 from paceline.observe.annotations import Annotations
+from paceline.observe.trace.dump import Group
+from paceline.observe.trace.listener import Name
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
-from paceline.trace.dump import Group
-from paceline.trace.listener import Name
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
     from paceline.observe.figures import Figures

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from paceline.monitor.far_ranks import FarRanks
 from paceline.monitor.stalls import Stalls
-from paceline.trace.listener import Listener, Name
+from paceline.observe.trace.listener import Listener, Name
 
 _CLOSE_SECONDS = 2.0
 """Seconds that closing waits for the thread."""

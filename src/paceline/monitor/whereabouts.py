@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from paceline.trace.listener import Name
+from paceline.observe.trace.listener import Name
 
 _PATIENCE = 0.5
 """Seconds that a rank has to answer."""
@@ -24,7 +24,7 @@ class Whereabouts:
 
     def __call__(self, who: str) -> str:
         """In words, where the rank that peers call `who` is now; "" for a rank that is not on this machine."""
-        from paceline.trace.asking import Silence, question
+        from paceline.observe.trace.asking import Silence, question
 
         found = self._locate(who)
         if found is None:

@@ -18,8 +18,8 @@ from paceline.observe.annotations import Annotations
 from paceline.observe.news import News
 from paceline.observe.observer import Observer, Source
 from paceline.observe.profile import Exchange, Handed, Profile
-from paceline.trace.event import Event
-from paceline.trace.request import Request, wall_ns
+from paceline.observe.trace.event import Event
+from paceline.observe.trace.request import Request, wall_ns
 
 _ROWS = 1 << 18
 """Rows of all ranks together that a report holds at most of each kind; one takes some 80 bytes of JSON."""

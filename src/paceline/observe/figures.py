@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 
 from paceline.observe.profile import Profile
-from paceline.trace.clocks import Meeting
+from paceline.observe.trace.clocks import Meeting
 
 FORMAT = "paceline figures 1"
 MAX_BYTES = 4 * 2**20

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from paceline.trace.event import Event
+from paceline.observe.trace.event import Event
 
 _REMEMBERED = 4096
 """Operations that are remembered: as many as the engine's ring holds."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.trace.event import Event
-from paceline.trace.request import Request
+from paceline.observe.trace.event import Event
+from paceline.observe.trace.request import Request
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.observe.news import News
 from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
+from paceline.observe.trace.clocks import Meeting, is_meeting, meeting
+from paceline.observe.trace.event import Event, Row
+from paceline.observe.trace.request import Record, Request, of_records, wall_ns
 from paceline.observe.waits import Wait
-from paceline.trace.clocks import Meeting, is_meeting, meeting
-from paceline.trace.event import Event, Row
-from paceline.trace.request import Record, Request, of_records, wall_ns
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -74,7 +74,7 @@ class Engine(Protocol):
     """What an observer, and the warnings about stalls, ask of the engine."""
 
     def events(self, after: int = 0, /) -> Sequence[Row]:
-        """The last operations with ids above `after`, oldest first; see `paceline.trace.event`."""
+        """The last operations with ids above `after`, oldest first; see `paceline.observe.trace.event`."""
         ...
 
     def exposed_ns(self) -> int:

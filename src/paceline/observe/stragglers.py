@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.observe.figures import Figures
-from paceline.trace.clocks import clocks
+from paceline.observe.trace.clocks import clocks
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,13 @@ from paceline.observe.json_stream import Stream
 from paceline.observe.news import News
 from paceline.observe.observer import Observer
 from paceline.observe.periodic import Periodic
-from paceline.trace import live
-from paceline.trace.asking import questions
-from paceline.trace.chrome import operation
-from paceline.trace.listener import Name
-from paceline.trace.phases import Tensors, Turns, slices
-from paceline.trace.record import metadata
-from paceline.trace.request import Request
+from paceline.observe.trace import live
+from paceline.observe.trace.asking import questions
+from paceline.observe.trace.chrome import operation
+from paceline.observe.trace.listener import Name
+from paceline.observe.trace.phases import Tensors, Turns, slices
+from paceline.observe.trace.record import metadata
+from paceline.observe.trace.request import Request
 
 _SECONDS = 0.25
 """Seconds from one round to the next."""

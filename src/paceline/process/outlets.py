@@ -12,12 +12,12 @@ from paceline.monitor.monitor import Monitor
 from paceline.settings.settings import Settings
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
-    from paceline.metrics.server import Server
+    from paceline.monitor.metrics.server import Server
     from paceline.observe.call_recorder import CallRecorder
+    from paceline.observe.gather import Gathering, Pair
     from paceline.process.verdict_log import VerdictLog
-    from paceline.report.gather import Gathering, Pair
+    from paceline.report.verdict.verdict import Verdict
     from paceline.topology import Topology
-    from paceline.verdict.verdict import Verdict
 
 log = logging.getLogger("paceline")
 
@@ -50,7 +50,7 @@ class Outlets:
 
             self._verdict = VerdictLog(self._running_verdict)
         if self._settings.metrics is not None and self._server is None:
-            from paceline.metrics.serve import serve
+            from paceline.monitor.metrics.serve import serve
 
             here = str(self._monitor.members[self._monitor.rank])
             self._server = serve(self._settings.metrics, self._settings, here, self._monitor.figures)
@@ -69,7 +69,7 @@ class Outlets:
 
     def _record(self, pair: Pair) -> None:
         from paceline.observe.call_recorder import CallRecorder
-        from paceline.report.gather import Gathering
+        from paceline.observe.gather import Gathering
 
         monitor, size = self._monitor, len(self._monitor.members)
         self._calls = CallRecorder(
@@ -85,7 +85,7 @@ class Outlets:
         return told and len(members) > 1
 
     def _running_verdict(self) -> Callable[[], Verdict | None]:
-        from paceline.verdict.running import RunningVerdict  # takes 0.2 s, which short jobs are spared
+        from paceline.report.verdict.running import RunningVerdict  # takes 0.2 s, which short jobs are spared
 
         monitor, compress = self._monitor, self._settings.compress
         return RunningVerdict(monitor.observer, monitor.annotations.internal, self._topology, compress).look
@@ -97,9 +97,9 @@ class Outlets:
         if self._monitor.rank != 0:
             gathering.send(figures)
         elif place is not None:
-            from paceline.report.report import make
+            from paceline.observe.report import make
+            from paceline.report.verdict.of_report import verdict
             from paceline.report.write import leave
-            from paceline.verdict.of_report import verdict
 
             others, missing = gathering.receive()
             report = make([figures, *others], missing, self._topology())

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paceline.verdict.verdict import Verdict
+    from paceline.report.verdict.verdict import Verdict
 
 _SECONDS = 1.0
 """Seconds until it begins, and from then to the first look; each further look waits twice as long as the one before.
@@ -25,7 +25,7 @@ class VerdictLog:
 
     It is a warning if the job waits for its network, because perhaps nobody knows of that, else an info.
 
-    begin: called in the thread, before the first look; returns what looks, see `paceline.verdict.running`.
+    begin: called in the thread, before the first look; returns what looks, see `paceline.report.verdict.running`.
     """
 
     def __init__(self, begin: Callable[[], Callable[[], Verdict | None]]) -> None:

@@ -9,11 +9,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from paceline.formats.numbers import DASH, elsewhere, number, percent, size
 from paceline.formats.sizes import show_duration
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates
-from paceline.report.numbers import DASH, elsewhere, number, percent, size
-from paceline.report.report import Report
+from paceline.observe.report import Report
 
 _COORDINATION = (
     "negotiation\nµs",

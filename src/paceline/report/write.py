@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from paceline.formats.files import write_file
-from paceline.report.report import Report, to_json
+from paceline.observe.report import Report, to_json
 
 log = logging.getLogger("paceline")
 

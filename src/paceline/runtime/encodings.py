@@ -70,7 +70,7 @@ class Encodings:
     def _seconds(self, native: _engine.Group, *codecs: str) -> tuple[float, float]:
         if native.channel not in self._slowest:
             if not self._own:
-                from paceline.measure.coding import speed
+                from paceline.adapt.measure.coding import speed
 
                 self._own = [speed(codec).seconds for codec in codecs]
             words = np.array(self._own)

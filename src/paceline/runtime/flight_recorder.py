@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from paceline.errors import CommunicationError, RendezvousError
-from paceline.launch import failure_report
+from paceline.monitor import failure_report
 from paceline.monitor.source_line import users_line
+from paceline.observe.trace import dump as trace
+from paceline.observe.trace.event import Event, Row
+from paceline.observe.trace.request import Request
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
-from paceline.trace import dump as trace
-from paceline.trace.event import Event, Row
-from paceline.trace.request import Request
 
 _CLOSED_KEPT = 1024
 """Groups that were closed and are remembered."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from paceline._engine import Engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
+from paceline.observe.trace.event import Row
 from paceline.rendezvous import Meeting, Member
 from paceline.runtime import cpu_sharing
 from paceline.runtime.engine_thread import EngineThread
@@ -15,7 +16,6 @@ from paceline.runtime.membership import Membership
 from paceline.runtime.native import EngineModule
 from paceline.runtime.shared_memory import SharedMemory
 from paceline.settings.settings import Settings
-from paceline.trace.event import Row
 
 log = logging.getLogger("paceline")
 
@@ -60,7 +60,7 @@ class ProcessEngine:
         )
 
     def events(self, after: int = 0) -> Sequence[Row]:
-        """This process's last operations with ids above `after`, oldest first; see `paceline.trace.event`."""
+        """This process's last operations with ids above `after`, oldest first; see `paceline.observe.trace.event`."""
         return self.thread.engine.events(after) if self.thread is not None else []
 
     def exposed_ns(self) -> int:

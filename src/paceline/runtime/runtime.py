@@ -21,6 +21,8 @@ from paceline.errors import RendezvousError, refusal, refuse_forked
 from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
+from paceline.observe.trace.event import Row
+from paceline.observe.trace.request import Request
 from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
 from paceline.rendezvous.deadline import Deadline
 from paceline.runtime.flight_recorder import FlightRecorder
@@ -33,8 +35,6 @@ from paceline.runtime.outlets import Outlets, OutletsOf
 from paceline.runtime.process_engine import ProcessEngine
 from paceline.runtime.shared_memory import SharedMemory
 from paceline.settings.settings import Settings
-from paceline.trace.event import Row
-from paceline.trace.request import Request
 from paceline.version import VERSION
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Runtime:
         return pinning.InputWorkers(self.partition.parts.input, then)
 
     def events(self) -> Sequence[Row]:
-        """The event ring: this process's last operations, oldest first (see `paceline.trace.event`)."""
+        """The event ring: this process's last operations, oldest first (see `paceline.observe.trace.event`)."""
         return self._engine.events()
 
     def exposed_ns(self) -> int:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from statistics import median, median_low
 
 from paceline.observe.profile import Profile
-from paceline.report.report import Report
+from paceline.observe.report import Report
 from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Thread
 from paceline.simulate.models import BYTES, Gradient
 from paceline.simulate.network import between_machines, transfer

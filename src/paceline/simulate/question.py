@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paceline.observe.report import read as read_report
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.codecs import CODECS
-from paceline.report.report import read as read_report
 from paceline.settings.names import NONE
 from paceline.settings.parsers import POLICIES
 from paceline.simulate import models

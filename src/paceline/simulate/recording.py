@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from paceline.observe.profile import Exchange, Handed, Profile
-from paceline.report.report import Report
+from paceline.observe.report import Report
+from paceline.observe.trace.clocks import MEETINGS, Meeting, clocks
 from paceline.simulate.recorded import LEAST_STEPS, Call, Key, calls_of, steps_of
 from paceline.topology import Topology, parse
-from paceline.trace.clocks import MEETINGS, Meeting, clocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from paceline.formats.sizes import show_bytes
+from paceline.observe.trace.record import interval, metadata
 from paceline.simulate.job import Moments
-from paceline.trace.record import interval, metadata
 
 _RANKS = 4096
 """Ranks that are shown at most."""

@@ -21,9 +21,9 @@ from paceline.launch.local import LocalJob
 from paceline.launch.threads import THREAD_VARIABLES, interop_variables
 from paceline.launch.torchrun import rank_program
 from paceline.observe.begins import MAX_BYTES, decode
-from paceline.trace.asking import question
-from paceline.trace.listener import Name
-from paceline.trace.live import listening
+from paceline.observe.trace.asking import question
+from paceline.observe.trace.listener import Name
+from paceline.observe.trace.live import listening
 from paceline.tune.run import Run, block_rates
 from paceline.tune.setting import Setting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from paceline.trace.request import of_records, wall_ns
+from paceline.observe.trace.request import of_records, wall_ns
 
 
 def named_requests() -> list[tuple[float, float, float, float]]:

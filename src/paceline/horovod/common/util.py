@@ -60,7 +60,7 @@ def gloo_built(verbose: bool = False) -> bool:
 
 
 def nccl_built(verbose: bool = False) -> bool:
-    """Return False: tensors on a GPU are staged through host memory."""
+    """Return False: tensors on a GPU are combined by Paceline's own kernels or in host memory."""
     return bool(basics.nccl_built())
 
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from importlib.resources import files
 from statistics import fmean, median
 
+from paceline.formats.numbers import DASH, number, percent, size
 from paceline.formats.page import bar, figure, keys, page, paragraph, section, table
 from paceline.formats.sizes import show_duration, show_seconds
 from paceline.observe.profile import Profile
-from paceline.report.numbers import DASH, number, percent, size
+from paceline.observe.report import Report
 from paceline.report.page.data import Drawn, drawn
-from paceline.report.report import Report
+from paceline.report.verdict.of_report import verdict
+from paceline.report.verdict.parts import rank_steps
+from paceline.report.verdict.verdict import COMPUTATION, DATA, LAST_RANK, NEGOTIATION, TRANSFER, Evidence, Verdict
 from paceline.simulate.recording import Recording, recording
 from paceline.topology.units import show_speed
-from paceline.verdict.of_report import verdict
-from paceline.verdict.parts import rank_steps
-from paceline.verdict.verdict import COMPUTATION, DATA, LAST_RANK, NEGOTIATION, TRANSFER, Evidence, Verdict
 
 _PARTS = {
     COMPUTATION: "computes",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.report.report import Report
+from paceline.observe.report import Report
+from paceline.report.verdict.parts import RankStep, rank_steps
+from paceline.report.verdict.tensors import tensors
 from paceline.simulate.recording import Recording
-from paceline.verdict.parts import RankStep, rank_steps
-from paceline.verdict.tensors import tensors
 
 MAX_RANKS = 64
 """Ranks that are drawn."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.codec import codecs as engine
+from paceline.group import codecs as engine
 from paceline.plan.codecs import CODECS, ENCODED_FROM, Codec
 from paceline.torch.partitioned.errors import HybridError
 

@@ -1,1 +1,0 @@
-"""Codecs: fewer bytes for a tensor on its way between machines."""

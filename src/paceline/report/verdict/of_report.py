@@ -1,0 +1,112 @@
+"""The verdict on a finished job, from its report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from statistics import fmean
+
+from paceline.observe.report import Report
+from paceline.report.verdict import predict
+from paceline.report.verdict.links import communication
+from paceline.report.verdict.parts import Parts, RankStep, parts, rank_steps, window
+from paceline.report.verdict.verdict import LAST_RANK, MEASURED, TRANSFER, Evidence, Gain, Latest, Verdict, judge
+from paceline.settings.names import NONE
+from paceline.simulate.calibrate import calibrate
+from paceline.simulate.network import between_machines
+from paceline.simulate.recording import Recording, ends_of, exchanged, recording
+
+_MOSTLY = 1.5
+"""A rank is named if so many times an even share of the waiting for the last rank is for it."""
+_BLOCKING = "The program waits for each of its calls at once, which the simulator does not follow."
+
+
+def verdict(report: Report, where: str) -> Verdict:
+    """Return what limits the job of a report. where: the report's file, for the sentences.
+
+    A report that does not show the steps of all ranks gets a verdict that says so, without a bound.
+    """
+    try:
+        run = recording(report, where)
+    except ValueError as error:
+        return Verdict("", f"no verdict: {error}")
+    return judge(evidence(report, run, where))
+
+
+def evidence(report: Report, run: Recording, where: str) -> Evidence:
+    """Return what a verdict on this report is made of. run: its recording."""
+    steps = rank_steps(run)
+    several = between_machines(run.topology)
+    codec = next((each.codec for each in run.profiles if each.codec != NONE), NONE)
+    found, blocking = parts(
+        steps,
+        [(rank.rates.exposed_ms or 0.0) / 1e3 for rank in report.ranks],
+        fmean((rank.rates.data_ms or 0.0) / 1e3 for rank in report.ranks),
+    )
+    times = exchanged(ends_of(run), run.spans)
+    count = len(times)
+    sizes = _sizes(times)
+    model = communication(run.topology, sizes, codec) if several else None
+    latest = _latest(report, steps)
+    gains: list[Gain] = []
+    why = _BLOCKING
+    ideal = model.seconds if model is not None else None
+    if not blocking:
+        try:
+            measured = calibrate(report, where)
+        except ValueError as error:
+            why = f"The simulator cannot say what would help: {error}."
+        else:
+            gains, why = predict.gains(measured, codec)
+            if model is None:
+                network = measured.workload.on(run.topology).transfer
+                ideal = sum(often * network.seconds(nbytes) for nbytes, often in sizes.items())
+    if several and not gains and codec == NONE:
+        gains = [predict.coded(run.topology, sizes, found.step, found.transfer, TRANSFER)]
+    if latest is not None:
+        gains.append(_punctual(latest, found))
+    return Evidence(
+        ranks=report.size,
+        machines=sum(len(ranks) > 0 for _, ranks in run.topology.machines()),
+        steps=count,
+        parts={part: seconds for part, seconds in asdict(found).items() if seconds > 0},
+        nbytes=sum(often * nbytes for nbytes, often in sizes.items()),
+        ideal=ideal,
+        actual=sum(took for step in times for took, _ in step) / count,
+        links=model.links if model is not None else (),
+        latest=latest,
+        gains=tuple(gains),
+        no_gains=why,
+        window=window(steps),
+    )
+
+
+def _sizes(steps: Sequence[Sequence[tuple[float, int]]]) -> dict[int, float]:
+    """How many exchanges of each number of bytes a step has, in the mean."""
+    counts = Counter(nbytes for step in steps for _, nbytes in step)
+    return {nbytes: count / len(steps) for nbytes, count in counts.items()}
+
+
+def _latest(report: Report, steps: Sequence[Sequence[RankStep]]) -> Latest | None:
+    """The rank by which the others were held up longest; None if the ranks take turns."""
+    rows = [sorted((one.ready, rank) for rank, one in enumerate(row)) for row in zip(*steps, strict=True)]
+    late: dict[int, list[float]] = {}
+    for row in rows:
+        (second, _), (last, rank) = row[-2:]
+        late.setdefault(rank, []).append(last - second)
+    rank, times = max(late.items(), key=lambda item: sum(item[1]))
+    whole = sum(sum(each) for each in late.values())
+    if not whole or sum(times) < _MOSTLY / len(steps) * whole:
+        return None
+    share = len(times) / len(rows)
+    return Latest(report.ranks[rank].figures.rank, report.ranks[rank].figures.host, share, fmean(times))
+
+
+def _punctual(latest: Latest, found: Parts) -> Gain:
+    """What it would give at most if the last rank came with the one before it, so that each step ended as much earlier.
+
+    It may give less, because exchanges that went on while the others waited would then take time of their own.
+    """
+    saved = min(latest.share * latest.seconds, found.step - found.transfer)
+    return Gain(f"rank {latest.rank} coming with the others", found.step / (found.step - saved), MEASURED, LAST_RANK)
