@@ -1,6 +1,7 @@
 """Every constant of the Python half that was fitted by measurement or set by hand, with what is known of it.
 
-`calibration.ROOM` has the constants of `paceline.ROOM`; those of the engine are in `engine/calibration`.
+`calibration.ROOM` has the constants of `paceline.ROOM`, or of a room within another; those of the engine are in
+`engine/calibration`.
 Limits of formats and of protocols, tolerances of arithmetic, and plain matters of design stay where they are used.
 
 Each docstring gives the unit, then after "Found:" how the value was found and on what, and after "Off by 2:" what it

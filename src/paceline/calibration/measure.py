@@ -1,4 +1,4 @@
-"""The constants of `paceline.measure`: how links are measured.
+"""The constants of `paceline.adapt.measure`: how links are measured.
 
 All were set by hand on machine B, and checked with `paceline check` in labs: more time makes figures steadier and the
 start slower. On simulated trees with 3 % of noise the rates of switches were found with an error of 3.2 % on average.
