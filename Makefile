@@ -28,7 +28,7 @@ ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine
 CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
-PYTHON_FILES := src bench tests scripts examples
+PYTHON_FILES := src bench tests scripts studies examples
 
 PYTEST := python -m pytest
 SUITE_PART := python tests/torch_suite/run.py --select representative

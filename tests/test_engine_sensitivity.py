@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "engine_sensitivity.py"
+SCRIPT = Path(__file__).parents[1] / "studies" / "engine_sensitivity.py"
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """The constants of `paceline.adapt`: when a network counts as changed.
 
-What it costs to be wrong in those of `drift` and `links` was found by `scripts/decision_sensitivity.py`: simulated
+What it costs to be wrong in those of `drift` and `links` was found by `studies/decision_sensitivity.py`: simulated
 groups whose calls have 10 % of noise, and of which one in 30 is held up. With the constants as they are, calls of 0.5 s
 lead to 1.3 measurements in vain in 1000 calls, before any has been made, and links that have changed are measured after
 9.4, 4.0, 2.4 and 1.9 calls that take 1.25, 1.5, 2 and 5 times as long. With calls of 0.05 s it is 0.3 in 1000, and 19,

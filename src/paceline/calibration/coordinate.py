@@ -3,7 +3,7 @@
 All were set by hand on machine B. With them, 1200 simulated jobs were slower by 2 % at most for having been tuned, and
 four real ones took 0.86 to 0.99 of the time of plain ones.
 
-What it costs to be wrong was found by `scripts/decision_sensitivity.py`: 1200 simulated jobs with 1 to 2 % of noise,
+What it costs to be wrong was found by `studies/decision_sensitivity.py`: 1200 simulated jobs with 1 to 2 % of noise,
 and as many with 10 to 20 %, which are called noisy. With the constants as they are, 95 of 100 jobs come to a size
 within 3 % of the best, in 164 steps, and 61 of 100 noisy ones, in 143; none is slower than before by more than 1 %.
 Their first 1000 steps take 1.052 and 1.083 times as long as with the best size from the start. One of 100 more or less

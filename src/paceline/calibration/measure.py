@@ -3,7 +3,7 @@
 All were set by hand on machine B, and checked with `paceline check` in labs: more time makes figures steadier and the
 start slower. On simulated trees with 3 % of noise the rates of switches were found with an error of 3.2 % on average.
 
-Where "Off by 2" speaks of errors, `scripts/decision_sensitivity.py` found them in simulations, which say how noisy they
+Where "Off by 2" speaks of errors, `studies/decision_sensitivity.py` found them in simulations, which say how noisy they
 are. Where it speaks of seconds or bytes alone, they follow from the code. What half or twice does to figures of real
 links was measured of none: that depends on the shapers, queues and neighbours of each network, of which no lab has
 enough.

@@ -1,6 +1,6 @@
 """The constants of `paceline.plan`: which plan serves which size, and what a plan costs.
 
-What it costs to be wrong was computed for most of them by `scripts/sensitivity.py`: the choice that is made with half
+What it costs to be wrong was computed for most of them by `studies/sensitivity.py`: the choice that is made with half
 or twice the value, costed with the value itself, over the topologies in `docs/topologies` and the sizes of
 `plan.between.SIZES`, for all collectives that plans are made for, and for all-reduces that may be encoded. It says
 nothing of errors that the cost model makes with the right values too, and nothing of the memory of one machine, which

@@ -3,7 +3,7 @@
 All were set by hand on simulated trees with some per cent of noise: of 150 fixed trees the speeds of switches are off
 by 3.4 % in the mean, by less than 9 % in 95 % of them, and by 12 % at worst (tests/topology/test_switches.py).
 
-What it costs to be wrong was found by `scripts/decision_sensitivity.py` on such trees with 3 % of noise, of which it
+What it costs to be wrong was found by `studies/decision_sensitivity.py` on such trees with 3 % of noise, of which it
 has 60 for switches: with the constants as they are, transfers are off by 3.7 % in the mean and by 12 % at worst, and on
 15 trees without a slow switch none is found, as with all wrong values too. "Off by 2" gives the error in the mean for
 half and twice; where a constant is a share that counts as almost all, half and twice of what is missing.

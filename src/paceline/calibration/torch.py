@@ -5,7 +5,7 @@ MOST_AHEAD = 8
 
 Found: by hand. Off by 2: half or twice the memory; in a simulation in which one batch in 20 takes five times as long to
 read and reading as long as steps in the mean, a job takes 1.077 (half) or 1.029 times its steps' time and not 1.046,
-and where steps take 1.25 times as long as reading 1.019 or 1.000 and not 1.001 (`scripts/decision_sensitivity.py
+and where steps take 1.25 times as long as reading 1.019 or 1.000 and not 1.001 (`studies/decision_sensitivity.py
 ahead`)."""
 MEMORY_SHARE = 8
 """A divisor: batches that are ready take at most an eighth of the memory that is available when the first one is.
@@ -17,7 +17,7 @@ SPEED_WINDOW = 16
 
 Found: by hand. Off by 2: where another of four ranks has half of the others' speed after every 500 batches, and batches
 have 5 % of noise, steps take 1.11 (half) or 1.18 times as long as with exact shares and not 1.13
-(`scripts/decision_sensitivity.py shares`); half tells twice as often, in one small exchange."""
+(`studies/decision_sensitivity.py shares`); half tells twice as often, in one small exchange."""
 KEPT_FREE = 1.9
 """A factor: the resident memory of activations and of gradients on their way over the bytes that they have, where the
 allocator keeps what was freed: it has to be in one piece to be used again.

@@ -1,6 +1,6 @@
 """The constants of `paceline.tune`: how a setting is measured, and which are worth another run.
 
-What it costs to be wrong was found by `scripts/decision_sensitivity.py search`, in 160 simulated searches on 2 to 16
+What it costs to be wrong was found by `studies/decision_sensitivity.py search`, in 160 simulated searches on 2 to 16
 CPUs. With the constants as they are, 83 of 100 find a setting within 3 % of the best, what they choose is 0.986 times
 as fast as the best in the mean, and a search takes 27 runs and 210 s. Three of 100 more or less are chance.
 """

@@ -4,7 +4,7 @@ Each network becomes a lab, so this needs root; `one machine` has two ranks and 
 of `auto` over the smaller of the other two; the last line tells the worst. "model" is the predicted time of bf16 over
 that of no codec, beside the measured ratio; it predicts with a usual machine's rates (`paceline.calibration.plan`).
 
-    python scripts/auto_codec.py docs/topologies/*.yaml
+    python studies/auto_codec.py docs/topologies/*.yaml
 """
 
 from __future__ import annotations

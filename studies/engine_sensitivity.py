@@ -8,8 +8,8 @@ not found to cost anything.
 
 Needs a quiet machine and root, because a part of the ranks is on machines of a lab.
 
-    python scripts/engine_sensitivity.py --build     # builds only, which takes minutes for the first time
-    python scripts/engine_sensitivity.py --record
+    python studies/engine_sensitivity.py --build     # builds only, which takes minutes for the first time
+    python studies/engine_sensitivity.py --record
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class Ranks:
                 "MASTER_ADDR": "127.0.0.1" if lab is None else lab.machines[0].address,
             }
             where = [] if lab is None else lab.exec(machine[rank])
-            command = [*where, sys.executable, str(HERE / "scripts" / "engine_sensitivity_rank.py"), str(engine)]
+            command = [*where, sys.executable, str(HERE / "studies" / "engine_sensitivity_rank.py"), str(engine)]
             pipe = subprocess.PIPE
             process = subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
             stack.callback(process.kill)

@@ -6,7 +6,7 @@ encoded. A row says how many times as long as with the right choice the worst an
 worst is. Constants that change no choice are left out, and so is what the cost model does not know, such as how many
 bytes a queue holds.
 
-    python scripts/sensitivity.py docs/topologies/*.yaml
+    python studies/sensitivity.py docs/topologies/*.yaml
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ that change none of them are left out. Of a constant that means a difference fro
 difference is halved and doubled. Figures are those of the simulation: how noisy a machine is differs, so compare them
 with the first row.
 
-    python scripts/decision_sensitivity.py           # all subjects; minutes
-    python scripts/decision_sensitivity.py drift
+    python studies/decision_sensitivity.py           # all subjects; minutes
+    python studies/decision_sensitivity.py drift
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ rank may use `MEMORY`, which leaves out one rank alone and DDP.
 
 Needs a quiet machine, and root for networks, which are topology files.
 
-    python scripts/hybrid_choice.py --models ResNet-110,VGG16,transformer --json choice.json
-    python scripts/hybrid_choice.py --models ResNet-110,VGG16,transformer --network docs/topologies/2+2-gigabit.yaml
+    python studies/hybrid_choice.py --models ResNet-110,VGG16,transformer --json choice.json
+    python studies/hybrid_choice.py --models ResNet-110,VGG16,transformer --network docs/topologies/2+2-gigabit.yaml
 """
 
 from __future__ import annotations
