@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 SETTINGS = ROOT / "src" / "paceline" / "settings" / "settings.py"
 COMMANDS = ROOT / "build" / "commands.md"
 """Written by scripts/command_reference.py, which needs Paceline itself; this file needs mkdocs alone."""
-BESIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+BESIDE = ("CONTRIBUTING.md", "SECURITY.md")
 
 Setting = tuple[str, str, str]
 """A variable's name, its meaning and its default."""

@@ -1,4 +1,4 @@
-"""What docs/how-to/uneven.md says, tried: ranks whose batches differ in size and number, beside one process on all."""
+"""What docs/faster/uneven.md says, tried: ranks whose batches differ in size and number, beside one process on all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "uneven.md"
+PAGE = Path(__file__).parents[1] / "docs" / "faster" / "uneven.md"
 SIZES = ((4, 4, 4), (5, 1), (3, 2, 1))
 """Of the batches of each rank."""
 

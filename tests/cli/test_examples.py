@@ -64,8 +64,8 @@ def test_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "shows", "holds"),
     [
-        ("docs/tutorials/one-machine.md", 'group.all_reduce(gradient, "avg")', 1),
-        ("docs/explanation/coordination.md", "Span.of(gradient)", 2),
+        ("docs/start/first-job.md", 'group.all_reduce(gradient, "avg")', 1),
+        ("docs/design/coordination.md", "Span.of(gradient)", 2),
     ],
 )
 def test_what_the_documentation_shows(page: str, shows: str, holds: int, tmp_path: Path) -> None:
