@@ -65,7 +65,7 @@ def test_names(tmp_path: Path) -> None:
     ("page", "shows", "holds"),
     [
         ("docs/start/first-job.md", 'group.all_reduce(gradient, "avg")', 1),
-        ("docs/design/coordination.md", "Span.of(gradient)", 2),
+        ("docs/understand/algorithms.md", "Span.of(gradient)", 2),
     ],
 )
 def test_what_the_documentation_shows(page: str, shows: str, holds: int, tmp_path: Path) -> None:
