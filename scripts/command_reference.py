@@ -1,4 +1,4 @@
-"""Writes the reference of the `paceline` command as Markdown to stdout, from the commands themselves."""
+"""Renders the reference of the `paceline` command as Markdown, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -27,25 +27,36 @@ def rows(command: Any, context: Any) -> Iterator[tuple[str, str]]:
             yield shown
 
 
+def described(text: str) -> str:
+    """The paragraphs of a help text. Lines that are commands become blocks of commands."""
+    paragraphs = re.split(r"\n\s*\n", re.sub(r"\n[ \t]+", "\n", text.replace("\b", "").strip()))
+    shown = [f"```sh\n{paragraph}\n```" if paragraph.startswith("paceline ") else paragraph for paragraph in paragraphs]
+    return "\n\n".join(shown).replace("\n```\n\n```sh\n", "\n")
+
+
 def section(command: Any, path: str, depth: int) -> Iterator[str]:
     """One command and those below it."""
     context = command.context_class(command, info_name=path)
     yield f"{'#' * depth} `{path}`"
-    yield re.sub(r"\n\s*", "\n", command.help or "").replace("\b", "").strip()
+    yield described(command.help or "")
     yield f"```text\n{' '.join([path, *command.collect_usage_pieces(context)])}\n```"
     if table := list(rows(command, context)):
         lines = [f"| <code>{escaped(name)}</code> | {escaped(text)} |" for name, text in table]
-        yield "\n".join(["| argument or option | meaning |", "| --- | --- |", *lines])
+        yield "\n".join(["| Argument or option | Meaning |", "| --- | --- |", *lines])
     for name, below in sorted(getattr(command, "commands", {}).items()):
         yield from section(below, f"{path} {name}", depth + 1)
 
 
-def reference() -> str:
+def names() -> list[str]:
     """All commands, in the order in which `paceline --help` names them."""
-    names = typer.main.get_command(main.application(None)).commands  # type: ignore[attr-defined]
-    found = {name: typer.main.get_command(main.application(name)).commands[name] for name in names}  # type: ignore[attr-defined]
-    return "\n\n".join(part for name, command in found.items() for part in section(command, f"paceline {name}", 2))
+    return list(typer.main.get_command(main.application(None)).commands)  # type: ignore[attr-defined]
+
+
+def command_section(name: str) -> str:
+    """The section of one command, such as `run`, with those below it."""
+    command = typer.main.get_command(main.application(name)).commands[name]  # type: ignore[attr-defined]
+    return "\n\n".join(section(command, f"paceline {name}", 3))
 
 
 if __name__ == "__main__":
-    print(reference())
+    print("\n\n".join(map(command_section, names())))

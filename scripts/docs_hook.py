@@ -1,4 +1,4 @@
-"""What mkdocs.yml adds to mkdocs: tables that are made from the source, and the pages that lie beside docs/."""
+"""What mkdocs.yml adds to mkdocs: the pages that lie beside docs/. Also reads the settings for the reference."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = ROOT / "src" / "paceline" / "settings" / "settings.py"
-COMMANDS = ROOT / "build" / "commands.md"
-"""Written by scripts/command_reference.py, which needs Paceline itself; this file needs mkdocs alone."""
 BESIDE = ("CONTRIBUTING.md", "SECURITY.md")
 
 Setting = tuple[str, str, str]
 """A variable's name, its meaning and its default."""
 
 _ROW = re.compile(r"(PACELINE_[A-Z_]+): (.*?)(?: Default: (.*)\.)?", re.DOTALL)
-_MARK = re.compile(r"<!-- settings: ([a-z_ ]+) -->")
 _OUTWARDS = re.compile(rf"\]\((?:\.\./)((?:\.\./)*(?:{'|'.join(BESIDE)}))")
 
 _ELSEWHERE = re.compile(r"\[([^\]]+)\]\((?!http)[^).]*\)")
@@ -41,16 +38,12 @@ def settings() -> dict[str, Setting]:
     return found
 
 
-def with_settings(markdown: str) -> str:
-    """The page with a table in place of each `<!-- settings: field field -->`. KeyError: there is no such field."""
+def settings_table(fields: str) -> str:
+    """The table of some fields of `Settings`, by their names. KeyError: there is no such field."""
     known = settings()
-
-    def table(mark: re.Match[str]) -> str:
-        rows = [known[name] for name in mark[1].split()]
-        lines = [f"| `{name}` | {coded(meaning)} | {coded(default)} |" for name, meaning, default in rows]
-        return "\n".join(["| variable | meaning | default |", "| --- | --- | --- |", *lines])
-
-    return _MARK.sub(table, markdown)
+    rows = [known[name] for name in fields.split()]
+    lines = [f"| `{name}` | {coded(meaning)} | {coded(default)} |" for name, meaning, default in rows]
+    return "\n".join(["| Variable | Meaning and values | Default |", "| --- | --- | --- |", *lines])
 
 
 def coded(text: str) -> str:
@@ -69,8 +62,5 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Puts in what is generated, and turns links that lead out of docs/ to where those pages stand in the site."""
-    markdown = with_settings(markdown)
-    if "<!-- commands -->" in markdown:
-        markdown = markdown.replace("<!-- commands -->", COMMANDS.read_text())
+    """Turns links that lead out of docs/ to where those pages stand in the site."""
     return _OUTWARDS.sub(r"](\1", markdown)
