@@ -1,4 +1,4 @@
-"""What docs/faster/uneven.md says, tried: ranks whose batches differ in size and number, beside one process on all."""
+"""What docs/faster/data.md says, tried: ranks whose batches differ in size and number, beside one process on all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-PAGE = Path(__file__).parents[1] / "docs" / "faster" / "uneven.md"
+PAGE = Path(__file__).parents[1] / "docs" / "faster" / "data.md"
 SIZES = ((4, 4, 4), (5, 1), (3, 2, 1))
 """Of the batches of each rank."""
 
@@ -19,7 +19,7 @@ loss = nn.functional.mse_loss
 
 def documented(heading: str) -> str:
     """The lines of Python under this heading of the page."""
-    section = PAGE.read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition(f"### {heading}\n")[2].partition("\n## ")[0]
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)
     assert found is not None
     return found[1]

@@ -1,4 +1,4 @@
-"""Ranks with unequal amounts of data, by the lines that docs/faster/uneven.md gives."""
+"""Ranks with unequal amounts of data, by the lines that docs/faster/data.md gives."""
 
 from __future__ import annotations
 

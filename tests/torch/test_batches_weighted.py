@@ -91,7 +91,7 @@ def own_batches(rank: int) -> list[tuple[Tensor, Tensor]]:
 
 
 def check_own_loaders(rank: int, size: int, way: str) -> None:
-    """The ranks that docs/faster/uneven.md speaks of: 117 batches of 64, and 115 of 32."""
+    """The ranks that docs/faster/data.md speaks of: 117 batches of 64, and 115 of 32."""
     assert len(own_batches(rank)) == NUMBERS[rank]
     ours = train(way, Weighted(own_batches(rank)))
     everyone = [own_batches(each) for each in range(size)]

@@ -1,4 +1,4 @@
-"""Ranks with unequal amounts of data, by the lines that docs/faster/uneven.md gives."""
+"""Ranks with unequal amounts of data, by the lines that docs/faster/data.md gives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def check(rank: int, size: int, kind: str) -> None:
     taken = DistributedDataParallel(model) if kind == "ddp" else model
     buckets = GradientBuckets(model) if kind == "buckets" else None
     names = {"dist": dist, "model": taken, "optimizer": uneven.optimizer(model), "loader": uneven.loader(rank)}
-    uneven.train("With torch", names)
+    uneven.train("With PyTorch", names)
     parameters = [each.full_tensor() if kind == "fsdp" else each for each in model.parameters()]
     uneven.check(parameters, size)
     if buckets is not None:
