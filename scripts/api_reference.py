@@ -31,7 +31,7 @@ def definition(name: str) -> Definition:
     if file is None:
         raise LookupError(f"there is no module {module}")
     tree = ast.parse(file.read_text())
-    for node in tree.body:
+    for node in reversed(tree.body):  # what is overloaded comes last
         if isinstance(node, Definition) and node.name == last:
             return node
         if (
@@ -108,19 +108,21 @@ def fields(node: ast.ClassDef) -> str:
 
 
 def section(asked: str) -> str:
-    """The section of `NAME`, or of `NAME without METHOD METHOD`, or `NAME alone` for no methods."""
+    """The section of `NAME`, or of `NAME without METHOD METHOD`; without `__init__`: not how it is made."""
     name, *options = asked.split()
     node = definition(name)
     found = [f"### `{re.sub(r'^paceline[.]runtime[.]init[.]', 'paceline.', name)}`"]
     if isinstance(node, ast.ClassDef):
         start = next((entry for entry in node.body if isinstance(entry, Function) and entry.name == "__init__"), None)
-        if start is not None:
+        without = set(options[1:])
+        if "__init__" in without:
+            pass  # other calls make it
+        elif start is not None:
             found.append(code(signature(start, node.name, bound=True)))
         elif any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
             found.append(code(fields(node)))
         found.append(docstring(node))
-        if options != ["alone"]:
-            found += members(node, set(options[1:]))
+        found += members(node, without)
     else:
         found += [code(signature(node, node.name)), docstring(node)]
     return "\n\n".join(found)
