@@ -131,6 +131,18 @@ def test_no_page_speaks_of_a_setting_that_is_not_read(page: Path) -> None:
     assert set(SETTING.findall(page.read_text())) <= known | others
 
 
+def test_the_chart_shows_what_the_table_says() -> None:
+    chart = runpy.run_path(str(ROOT / "scripts" / "benchmark_chart.py"))
+    assert chart["PICTURE"].read_text() == chart["drawn"](), "python scripts/benchmark_chart.py draws it anew"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_lines_of_python_can_be_read(page: Path) -> None:
+    written_by_hand = REFERENCE["PART"].sub("", page.read_text())
+    for block in re.findall(r"^```python\n(.*?)^```", written_by_hand, re.MULTILINE | re.DOTALL):
+        ast.parse(block)
+
+
 def test_the_front_page_and_the_guides_are_short() -> None:
     lengths = {page_name(page): len(page.read_text().splitlines()) for page in GUIDES}
     assert {name: lines for name, lines in lengths.items() if lines > GUIDE_LINES} == {}
