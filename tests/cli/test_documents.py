@@ -181,7 +181,7 @@ class Source:
     def read(cls) -> Source:
         texts: list[str] = []
         templates = []
-        for file in (ROOT / "src").rglob("*.py"):
+        for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "examples").glob("*.py")]:
             for node in ast.walk(ast.parse(file.read_text())):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     texts.append(node.value)
@@ -227,6 +227,14 @@ def test_messages_with_a_remedy_are_those_that_are_printed(page: Path, source: S
         runs = [run for part in message.split("…") if " " in (run := part.strip(" :;,"))]
         assert runs, message
         assert [run for run in runs if not source.says(run)] == [], message
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *GUIDES], ids=page_name)
+def test_output_is_what_a_command_or_an_example_prints(page: Path, source: Source) -> None:
+    """In each block of output one line at least, to the letter but for what is filled in."""
+    for block in re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
+        text = " ".join(block.split())
+        assert any(letters > 8 and pattern.search(text) for pattern, letters in source.templates), block
 
 
 PRIVATE = re.compile(r"\b(raw face|faces?|hands? in|handed in|hand-ins?|brings? along|combine for|company)\b")
