@@ -338,6 +338,18 @@ class Numbers(nn.Module):
         return (x * scale + large).view(shape)
 
 
+class Largest(nn.Module):
+    """Fields of a result of torch's own kind of named tuple."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = layer(), layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.last(self.first(x) * self.first(x).max(1, keepdim=True).values)
+        return result
+
+
 class Conjugates(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -457,6 +469,7 @@ MODELS = (
     ReadLater,
     FilledLater,
     Numbers,
+    Largest,
     Conjugates,
     Structured,
     Whole,

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils._pytree import tree_map
 
 from paceline.torch.freed_memory import Room, return_free_memory
 from paceline.torch.partitioned.calls import run, tensors_in
@@ -103,8 +104,8 @@ class Pass:
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """Structures with `function` of what is in them; a torch.Size, of which fx would make a tuple, as it is."""
-    return value if isinstance(value, torch.Size) else fx.node.map_aggregate(value, function)
+    """Structures with `function` of what is in them; a torch.Size as it is."""
+    return tree_map(function, value, is_leaf=lambda one: isinstance(one, torch.Size))
 
 
 def _detached(value: Any) -> Any:
