@@ -213,9 +213,14 @@ def test_there_is_no_cut_between_what_shares_memory(kind: Make) -> None:
     }[kind]
 
 
-def test_a_module_that_uses_the_parameters_of_another_is_refused() -> None:
+@pytest.mark.parametrize("autocast", [False, True])
+def test_a_module_that_uses_the_parameters_of_another_is_refused(autocast: bool) -> None:
+    """Also a parameter that autocast has cast for the other one already."""
     example = [torch.randn(6, hidden.WIDTH)]
-    with pytest.raises(HybridError, match=r"last uses the parameter first\.weight, which is none of its module's"):
+    with (
+        torch.autocast("cpu", torch.bfloat16, autocast),
+        pytest.raises(HybridError, match=r"last uses the parameter first\.weight, which is none of its module's"),
+    ):
         effects(proved(hidden.Borrowed(), example, set()), example)
 
 

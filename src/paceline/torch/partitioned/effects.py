@@ -49,7 +49,9 @@ def effects(graph: Graph, inputs: Sequence[Tensor], room: float = math.inf) -> E
     room: bytes by which the process may grow in each before what is free goes back to the system.
     """
     found = []
-    with preserved(graph.root), torch.enable_grad():
+    # Of a weight that autocast has cast for an earlier call, a later one would seem to use what that call has made.
+    anew = torch.autocast("cpu", torch.get_autocast_dtype("cpu"), torch.is_autocast_enabled("cpu"), cache_enabled=False)
+    with preserved(graph.root), torch.enable_grad(), anew:
         for _ in range(2):
             found.append(_Watch(graph, inputs, Room(room)))
             graph.root.train(not graph.root.training)
