@@ -350,6 +350,19 @@ class Largest(nn.Module):
         return result
 
 
+class TypeRead(nn.Module):
+    """Of a value only its type is needed later, so that no gradient of it comes from there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = layer(), layer(), layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        result: Tensor = self.last(self.second(y)).to(y.dtype)
+        return result
+
+
 class Conjugates(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -29,7 +29,7 @@ from paceline.torch.partitioned.structure import leaves
 
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 
-SAMPLES, MICROBATCHES = 8, 4
+SAMPLES, MICROBATCHES = 12, 4
 Make = Callable[[], nn.Module]
 
 
@@ -38,9 +38,11 @@ def loss(output: Any, target: Tensor) -> Tensor:
     return torch.stack([(one - target.mean()).square().mean() for one in parts]).sum()
 
 
-def divided(model: nn.Module, example: Tensor, activations: Activations = "keep", room: float = 0.0) -> Any:
+def divided(
+    model: nn.Module, example: Tensor, activations: Activations = "keep", room: float = 0.0, ends: Sequence[int] = ()
+) -> Any:
     with (
-        patch.object(partitioned, "cut", some_cuts),
+        patch.object(partitioned, "cut", (lambda *_: list(ends)) if ends else some_cuts),
         patch.object(needed, "_segments", partial(some_segments, room)),
     ):
         return paceline.torch.hybrid(
@@ -53,28 +55,31 @@ def serial_step(model: nn.Module, batch: Tensor, target: Tensor) -> float:
     for part, seed in enumerate(seeds(MICROBATCHES).tolist()):
         torch.manual_seed(seed)
         some, aim = (one.tensor_split(MICROBATCHES)[part] for one in (batch, target))
-        value = loss(model(some), aim) / MICROBATCHES
+        value = loss(model(some), aim) * (len(some) / len(batch))
         value.backward()
         total += value.item()
     return total
 
 
-def check_equal(make: Make, activations: Activations, before: bool = True, during: bool = True) -> None:
-    """before, during: whether the model is in training when it is handed in, and in its steps."""
+def check_equal(
+    make: Make, activations: Activations, before: bool = True, during: bool = True, ends: Sequence[int] = ()
+) -> None:
+    """before, during: whether the model is in training when it is handed in, and in its steps. ends: of the stages."""
     torch.manual_seed(0)
     model = make().double().train(before)
     serial = copy.deepcopy(model).train(during)
     batch, target = (torch.randn(SAMPLES, hidden.WIDTH, dtype=torch.float64) for _ in range(2))
-    hybrid = divided(model, batch, activations)
+    hybrid = divided(model, batch, activations, ends=ends)
     hybrid.train(during)
     name = f"{model} {activations} {hybrid.cuts}"
     for step in range(2):
         hybrid.zero_grad()
         serial.zero_grad()
         torch.manual_seed(step)
-        found = hybrid.step(batch, target)
+        some, aim = batch[step:], target[step:]  # the last batch of an epoch is smaller
+        found = hybrid.step(some, aim)
         torch.manual_seed(step)
-        expected = serial_step(serial, batch, target)
+        expected = serial_step(serial, some, aim)
         assert found == pytest.approx(expected, rel=1e-12), name
         for key, parameter in hybrid.named_parameters():
             theirs = serial.get_parameter(key).grad
@@ -100,6 +105,16 @@ def check_equal(make: Make, activations: Activations, before: bool = True, durin
 def check_all(rank: int, size: int, makes: list[Make], activations: Activations) -> None:
     for make in makes:
         check_equal(make, activations)
+
+
+def check_cuts(rank: int, size: int) -> None:
+    for kind, ends in ((hidden.TypeRead, [2, 5]),):
+        for activations in ("keep", "recompute"):
+            check_equal(kind, activations, ends=ends)  # type: ignore[arg-type]
+
+
+def test_what_crosses_is_changed_or_has_no_gradient_behind_a_cut(ranks: Ranks) -> None:
+    ranks(check_cuts, 2)
 
 
 def test_what_a_trace_does_not_see(ranks: Ranks) -> None:
@@ -246,7 +261,7 @@ def check_changes(rank: int, size: int) -> None:
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(HybridError, match="without autocast and is now used"):
         hybrid.step(example, example)
     for batch, words in (
-        (torch.randn(SAMPLES, 3, hidden.WIDTH), r"shapes of the example's, \[N, 4\], .*: found \[8, 3, 4\]"),
+        (torch.randn(SAMPLES, 3, hidden.WIDTH), r"shapes of the example's, \[N, 4\], .*: found \[12, 3, 4\]"),
         (example.double(), r"have the dtypes of the example's, .*float32.*: found .*float64"),
     ):
         with pytest.raises(HybridError, match=words):

@@ -125,8 +125,23 @@ class Stage(PipelineStage):
             self.gradients.begin_last()
         with _WITHOUT_AUTOCAST:
             super().backward_one_chunk(bwd_chunk_id, loss, whole, last_backward)
+        self._fill_gradients(bwd_chunk_id)
         if last_backward:
             self.gradients.end_last()
+
+    def _fill_gradients(self, number: int) -> None:
+        """Let values that were not used have gradients of zeros, as many as this microbatch has samples.
+
+        Torch would send zeros in the size of the first microbatch of the example.
+        """
+        made = self.bwd_cache.get(number)
+        if made:
+            self.bwd_cache[number] = tuple(
+                torch.zeros(value.shape(self._sizes[number]), dtype=value.torch_dtype)
+                if gradient is None and value.differentiable
+                else gradient
+                for gradient, value in zip(made, self._module.received, strict=True)
+            )
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
         """Make the weights' gradients of a microbatch, which were put off."""
