@@ -350,6 +350,20 @@ class Largest(nn.Module):
         return result
 
 
+class ViewChanged(nn.Module):
+    """A base crosses a cut, behind which a view of it is made and changed in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = layer(), layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        view = self.first(x).unsqueeze(1).squeeze(1)
+        view += 1
+        result: Tensor = self.last(view)
+        return result
+
+
 class TypeRead(nn.Module):
     """Of a value only its type is needed later, so that no gradient of it comes from there."""
 

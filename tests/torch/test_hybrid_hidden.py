@@ -108,7 +108,7 @@ def check_all(rank: int, size: int, makes: list[Make], activations: Activations)
 
 
 def check_cuts(rank: int, size: int) -> None:
-    for kind, ends in ((hidden.TypeRead, [2, 5]),):
+    for kind, ends in ((hidden.ViewChanged, [2, 5]), (hidden.TypeRead, [2, 5])):
         for activations in ("keep", "recompute"):
             check_equal(kind, activations, ends=ends)  # type: ignore[arg-type]
 

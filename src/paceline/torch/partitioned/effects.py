@@ -85,7 +85,16 @@ class _Watch:
         before = ModuleState(graph.root.modules())
         results = unsaved(lambda: self._walk(inputs), before.restore)
         self._reached = set(functions_behind((one.grad_fn for one in results), set()))
-        self.differentiable = [self._flows(self._functions.get(call.name, ())) for call in graph.calls]
+        self._ever: set[int] = set().union(*self._changed)
+        self._flowing = {
+            storage
+            for name, functions in self._functions.items()
+            if self._reaches(functions)
+            for storage in self._memory[name] & self._ever
+        }
+        self.differentiable = [
+            self._flows(_Living(call.name, self._memory[call.name], self._functions[call.name])) for call in graph.calls
+        ]
         self.inseparable = self._inseparable()
 
     def _walk(self, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -94,6 +103,8 @@ class _Watch:
         self.kinds: list[object] = []
         self._crossing: list[list[_Living]] = []
         self._functions: dict[str, tuple[Any, ...]] = {}
+        self._memory: dict[str, frozenset[int]] = {}
+        self._holders: dict[int, dict[str, None]] = defaultdict(dict)
         self._changed: list[set[int]] = []
         self._known: set[Any] = set()
         left = walk(self._graph, [one.detach().clone() for one in inputs], self._after, self._before)
@@ -119,7 +130,12 @@ class _Watch:
             changed.add(self._storages.of_module(module))
         self._changed.append(changed)
         living = list(self._living(values, values))
-        self.mutates.append(tuple(one.name for one in living if one.storages & changed))
+        # Of a view that is changed the base may have been used for the last time before.
+        for one in living:
+            self._memory[one.name] = one.storages
+            for storage in one.storages:
+                self._holders[storage][one.name] = None
+        self.mutates.append(tuple(dict.fromkeys(name for storage in changed for name in self._holders[storage])))
         self._functions.update((one.name, one.functions) for one in living)
         self._require_own(call, living)
         del self._versions, self._state
@@ -156,29 +172,41 @@ class _Watch:
             functions = tuple(one.grad_fn for one in tensors if one.grad_fn is not None)
             yield _Living(node.name, frozenset(map(self._storages.of, tensors)), functions)
 
-    def _flows(self, functions: Iterable[Any]) -> bool:
+    def _reaches(self, functions: Iterable[Any]) -> bool:
         return any(one in self._reached for one in functions)
+
+    def _flows(self, value: _Living) -> bool:
+        """Whether gradients flow through it.
+
+        Where a view is changed in place, autograd makes all views of its base anew: gradients come to the base on other
+        ways than by what had made them.
+        """
+        if self._reaches(value.functions):
+            return True
+        return bool(value.functions) and not self._flowing.isdisjoint(value.storages)
 
     def _inseparable(self) -> set[int]:
         """The places where something crosses that is no more the same behind a cut, or that a cut would double."""
         found: set[int] = set()
         later: set[int] = set()  # memory that the calls behind a cut change
-        ever: set[int] = set().union(*self._changed)
         for place in reversed(range(len(self._graph.calls))):
             later |= self._changed[place]
             crossing = self._crossing[place]
             holders = Counter(storage for one in crossing for storage in one.storages)
             if (
-                any(self._flows(one.functions) != self._flows(self._functions[one.name]) for one in crossing)
+                any(
+                    self._flows(one) != self._flows(one._replace(functions=self._functions[one.name]))
+                    for one in crossing
+                )
                 or any(number > 1 and storage in later for storage, number in holders.items())
-                or any(storage in self._own and storage in ever for storage in holders)
+                or any(storage in self._own and storage in self._ever for storage in holders)
             ):
                 found.add(place)
         users: dict[int, list[int]] = defaultdict(list)
         for index, call in enumerate(self._graph.calls):
             needed = {self._storages.of(one) for one in self._graph.tensors(call)}
             needed |= {self._storages.of_module(module) for module in self._modules_of(call)}
-            for storage in needed & ever:
+            for storage in needed & self._ever:
                 users[storage].append(index)
         for calls in users.values():
             found.update(range(calls[0] + 1, calls[-1] + 1))
