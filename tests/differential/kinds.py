@@ -9,6 +9,8 @@ from functools import partial
 import horovod_ranks
 import hvd_judge
 import hvd_programs
+import hybrid_judge
+import hybrid_programs
 import loading_judge
 import loading_programs
 import torch_judge
@@ -27,6 +29,7 @@ def kinds() -> Iterator[list[Kind]]:
         yield [
             Kind("torch", torch_programs.programs(), partial(torch_judge.judge, ranks=groups)),
             Kind("horovod", hvd_programs.programs(), partial(hvd_judge.judge, ranks=jobs)),
+            Kind("hybrid", hybrid_programs.trainings(), partial(hybrid_judge.judge, ranks=groups)),
             Kind("loader", loading_programs.loadings(), partial(loading_judge.judge, ranks=groups)),
             Kind("optimizer", training_programs.trainings(), partial(training_judge.judge, ranks=groups)),
         ]
