@@ -1,0 +1,1 @@
+"""A program that is over at once."""
