@@ -7,11 +7,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch.distributed as dist
 
-from paceline.errors import RendezvousError
+from paceline.errors import NOBODY, RendezvousError
+from paceline.rendezvous.assembly import Assembly
+from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress
 from paceline.rendezvous.listener import bind_tcp
 from paceline.torch.first_store import store_at
+from paceline.torch.store_server import server_of
 
 SECONDS = 60.0
 
@@ -43,5 +47,34 @@ def test_a_store_of_an_earlier_group_is_not_taken_for_the_next(ended: bool, capl
 def test_who_listens_and_says_nothing_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = TcpAddress(*server.getsockname())
-        with pytest.raises(RendezvousError, match=rf"^torch's store, {place}, does not answer within 0.3 s"):
+        with pytest.raises(RendezvousError, match=rf"^torch's store, {place}, does not answer within 0.3 s") as caught:
             store_at(place, 1, 2, 0.3, None)
+        assert caught.value.rank == 0
+
+
+def test_who_does_not_listen_is_named() -> None:
+    with pytest.raises(RendezvousError, match="cannot reach torch's store of rank 0") as caught:
+        store_at(free_place(), 1, 2, 0.3, None)
+    assert caught.value.rank == 0
+
+
+def test_a_group_whose_store_ends_with_rank_0_names_it() -> None:
+    """Both as the store of a later group, and where a launcher serves the store."""
+    place = free_place()
+    served = store_at(place, 0, 2, SECONDS, None)
+    assert server_of(dist.PrefixStore("later", store_at(place, 1, 2, SECONDS, None))).rank == 0
+    assert server_of(dist.PrefixStore("later", served)).rank == 0
+    assert server_of(dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)) == NOBODY
+    for server in (server_of(served), NOBODY):
+        assembly = Assembly(BrokenStore(), 1, 2, Deadline(SECONDS), server=server)  # type: ignore[arg-type]
+        with pytest.raises(RendezvousError, match="failed: reset by peer") as caught:
+            assembly.gather("host", {"host": "here"})
+        assert caught.value.rank == server.rank
+
+
+class BrokenStore:
+    def within(self, deadline: Deadline) -> BrokenStore:
+        return self
+
+    def set(self, key: str, value: bytes) -> None:
+        raise ConnectionResetError("reset by peer")

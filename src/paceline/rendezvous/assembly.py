@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from paceline.errors import NOBODY, RendezvousError
+from paceline.errors import NOBODY, Culprit, RendezvousError
 from paceline.rendezvous import failure
 from paceline.rendezvous.absent import NAMED, absent
 from paceline.rendezvous.deadline import LAST_WORDS, Deadline
@@ -38,13 +38,20 @@ class Assembly:
     """One meeting's use of `store`. A wait ends at `deadline`, or when another rank reports that it failed."""
 
     def __init__(
-        self, store: TimedStore, rank: int, size: int, deadline: Deadline, stall: float | None = None, place: str = ""
+        self,
+        store: TimedStore,
+        rank: int,
+        size: int,
+        deadline: Deadline,
+        stall: float | None = None,
+        place: str = "",
+        server: Culprit = NOBODY,
     ) -> None:
-        """stall: the seconds of `Reminder`. place: where the store is, for messages."""
+        """stall: the seconds of `Reminder`. place, server: where the store is, and which rank serves it, if known."""
         self.rank, self.size, self.deadline = rank, size, deadline
         self._meet_at = f"; they meet at {place}" if place else ""
         self._reminder = Reminder(stall)
-        self._store = store
+        self._store, self._server = store, server
         self._prefix = "paceline/"
         self._members: Sequence[Member] = ()
         self._lost: RendezvousError | None = None  # what was wrong with the store
@@ -310,7 +317,7 @@ class Assembly:
             self._lost = error
             raise
         except Exception as error:
-            self._lost = RendezvousError(f"the store that the ranks meet through failed: {error}")
+            self._lost = RendezvousError(f"the store that the ranks meet through failed: {error}", self._server)
             raise self._lost from error
 
     def _requests(self) -> Store:

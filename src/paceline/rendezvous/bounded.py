@@ -8,7 +8,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from paceline.errors import NOBODY, RendezvousError
+from paceline.errors import NOBODY, Culprit, RendezvousError
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.reminder import Reminder
 from paceline.rendezvous.store import Store
@@ -20,13 +20,14 @@ _SLICE = 0.5
 
 
 class Answers:
-    """A thread that makes calls one after another. who: whom the calls are to, for messages. stall: see `Reminder`.
+    """A thread that makes calls one after another.
 
+    who: whom the calls are to, for messages. stall: see `Reminder`. server: the rank that answers, if one does.
     Once a call was not answered in time, its thread is given up and every further call fails at once.
     """
 
-    def __init__(self, who: str, stall: float | None) -> None:
-        self._who, self._stall = who, stall
+    def __init__(self, who: str, stall: float | None, server: Culprit = NOBODY) -> None:
+        self._who, self._stall, self._server = who, stall, server
         self._calls: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[bool, Any]]] | None] = SimpleQueue()
         self._silent: RendezvousError | None = None
         self._unanswered = False
@@ -50,7 +51,7 @@ class Answers:
                     self._silent = RendezvousError(
                         f"{self._who} does not answer within {deadline.seconds:g} s; did the process that serves it "
                         "stop, or a firewall between it and this machine begin to drop packets?",
-                        NOBODY,
+                        self._server,
                     )
                     raise self._silent from None
                 reminder.check(lambda: f"{self._who} does not answer")
@@ -76,9 +77,9 @@ def _answer(calls: SimpleQueue[tuple[Callable[[], Any], SimpleQueue[tuple[bool, 
             answer.put((False, error))
 
 
-def answered(call: Callable[[], T], deadline: Deadline, who: str, stall: float | None) -> T:
+def answered(call: Callable[[], T], deadline: Deadline, who: str, stall: float | None, server: Culprit = NOBODY) -> T:
     """Return what one call returns, awaited as by `Answers`."""
-    answers = Answers(who, stall)
+    answers = Answers(who, stall, server)
     try:
         return answers.await_(call, deadline)
     finally:

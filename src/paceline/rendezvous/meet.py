@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paceline.cpu.budget import CpuBudget
-from paceline.errors import Culprit, RendezvousError
+from paceline.errors import NOBODY, Culprit, RendezvousError
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.bounded import Answers, BoundedStore
@@ -84,13 +84,15 @@ def meet(
     used: set[str],
     check: Callable[[Sequence[Member]], None] = lambda members: None,
     place: str = "",
+    server: Culprit = NOBODY,
 ) -> Meeting:
     """Meet the other ranks through `store` (None: there are none), within `limit`, a deadline or seconds.
 
     arena: the descriptor of the memory that this process shares with its machine; the caller closes it. linked: the
     names of the processes to which a link exists. used: the tickets of earlier meetings, to which those of this one are
     added. check: raises RendezvousError for members that cannot work together; rank 0 runs it for all. place: where the
-    store is, for messages. The caller owns the sockets and memory in the result.
+    store is, for messages. server: the rank that serves it, if one does. The caller owns the sockets and memory in the
+    result.
     Raises RendezvousError, with the same message on every rank where that is possible.
     """
     if not 0 <= rank < size:
@@ -100,9 +102,9 @@ def meet(
     if store is None or isinstance(store, TimedStore):
         assembly = Assembly(store or MemoryStore(), rank, size, deadline, stall, place)
         return _meet(assembly, me, settings, native, arena, linked, used, check)
-    answers = Answers(place or "the store that the ranks meet through", stall)
+    answers = Answers(place or "the store that the ranks meet through", stall, server)
     try:
-        assembly = Assembly(BoundedStore(store, answers), rank, size, deadline, stall, place)
+        assembly = Assembly(BoundedStore(store, answers), rank, size, deadline, stall, place, server)
         return _meet(assembly, me, settings, native, arena, linked, used, check)
     finally:
         answers.close()

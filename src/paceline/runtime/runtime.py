@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from paceline import _engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
-from paceline.errors import RendezvousError, refusal, refuse_forked
+from paceline.errors import NOBODY, Culprit, RendezvousError, refusal, refuse_forked
 from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
@@ -87,17 +87,18 @@ class Runtime:
         *,
         meeting: Deadline | float | None = None,
         place: str = "",
+        server: Culprit = NOBODY,
     ) -> _engine.Group:
         """Meet the other ranks of a new group through `store`, and make the native group.
 
         Collective: all processes make their groups in the same order. `timeout` is the seconds for every collective,
-        `meeting` those for the meeting (default: as many), or its deadline. `place` says where the store is.
-        Raises RendezvousError.
+        `meeting` those for the meeting (default: as many), or its deadline. `place` says where the store is,
+        `server` which rank serves it, if one does. Raises RendezvousError.
         """
         self._check()
         with self._meeting:
             first = self._monitor is None
-            met = self._meet(store, rank, size, timeout if meeting is None else meeting, place)
+            met = self._meet(store, rank, size, timeout if meeting is None else meeting, place, server)
             membership = self._link(met, rank)
             native = self._make(met.channel, membership, timeout, plans)
             outlets = self._watch(membership, timeout)
@@ -275,7 +276,9 @@ class Runtime:
         if self._closed:
             raise refusal("Paceline was shut down in this process", self._recorder.rank)
 
-    def _meet(self, store: Store | None, rank: int, size: int, limit: Deadline | float, place: str) -> Meeting:
+    def _meet(
+        self, store: Store | None, rank: int, size: int, limit: Deadline | float, place: str, server: Culprit
+    ) -> Meeting:
         try:
             return meet(
                 store,
@@ -290,6 +293,7 @@ class Runtime:
                 used=self._used,
                 check=self._groups.check,
                 place=place,
+                server=server,
             )
         except RendezvousError as error:
             self._recorder.place(error, size)

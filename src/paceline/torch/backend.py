@@ -33,6 +33,7 @@ from paceline.torch.name import NAME
 from paceline.torch.opaque import opaque
 from paceline.torch.optimizers import follow_optimizers
 from paceline.torch.reductions import Reductions
+from paceline.torch.store_server import server_of
 from paceline.version import VERSION
 
 _log = logging.getLogger("paceline")
@@ -78,6 +79,7 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
             limits.operation,
             meeting=limits.meeting,
             place=_place(store),
+            server=server_of(store),
         )
         self._twins: dict[str, _engine.Group] = {}
         self._siblings: list[PacelineProcessGroup] = []

@@ -124,12 +124,14 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
         from paceline.torch.first_store import store_at
 
         return store_at(TcpAddress(host, settings.master_port), rank, size, seconds, settings.stall_seconds)
+    from paceline.errors import Culprit
     from paceline.rendezvous import open_store
     from paceline.rendezvous.assembly import Assembly
     from paceline.rendezvous.bounded import answered
     from paceline.rendezvous.deadline import LAST_WORDS, Deadline
     from paceline.rendezvous.listener import listen_tcp
     from paceline.rendezvous.store_server import bind_addresses
+    from paceline.torch.store_server import of_rank_0
 
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
     board = open_store(settings, deadline)  # raises if nothing says where rank 0 is
@@ -148,6 +150,7 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
         address = TcpAddress(str(first["address"]), int(first["port"]))
         make = partial(dist.TCPStore, address.host, address.port, size, False, timeout, wait_for_workers=False)
         last = deadline.later(LAST_WORDS)
-        return store or answered(make, last, f"torch's store, {address},", settings.stall_seconds)
+        stall = settings.stall_seconds
+        return of_rank_0(store or answered(make, last, f"torch's store, {address},", stall, Culprit(0)))
     finally:
         board.close(deadline.later(LAST_WORDS))

@@ -26,6 +26,7 @@ from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 from paceline.rendezvous.dial import TcpAddress, reach, wait_for_name
 from paceline.rendezvous.handshake import new_ticket
 from paceline.rendezvous.reminder import Reminder
+from paceline.torch.store_server import of_rank_0
 
 _log = logging.getLogger("paceline.rendezvous")
 _SIGNATURE = "paceline/store"
@@ -47,7 +48,8 @@ def store_at(place: TcpAddress, rank: int, size: int, seconds: float, stall: flo
         store.set(_SIGNATURE, new_ticket().hex())
         return store
     while True:
-        _, sock = reach([place], _hang_up, deadline, who="torch's store of rank 0", reminder=reminder)
+        who = "torch's store of rank 0"
+        _, sock = reach([place], _hang_up, deadline, who=who, culprit=Culprit(0), reminder=reminder)
         sock.close()
         try:
             store = _made(place, False, size, deadline, stall)
@@ -73,14 +75,14 @@ def _made(place: TcpAddress, serves: bool, size: int, deadline: Deadline, stall:
         wait_for_workers=False,
         multi_tenant=True,
     )
-    return answered(make, deadline.later(LAST_WORDS), _named(place), stall)
+    return of_rank_0(answered(make, deadline.later(LAST_WORDS), _named(place), stall, Culprit(0)))
 
 
 def _await_new(
     store: dist.Store, place: TcpAddress, deadline: Deadline, stall: float | None, reminder: Reminder
 ) -> None:
     """Wait until the store has a signature that is new to this process."""
-    answers = Answers(_named(place), stall)
+    answers = Answers(_named(place), stall, Culprit(0))
     try:
         requests = BoundedStore(store, answers).within(deadline.later(LAST_WORDS))  # type: ignore[arg-type]
         problem = f"{_named(place)} is that of an earlier group: rank 0 has yet to call init_process_group again"
