@@ -128,7 +128,7 @@ void Coordinator::leave() {
   closed_ = true;
   carry_weight(false);
   loop_.dismiss(*this);
-  if (!control_->error) departures_.tell(ended(), state() == State::failed ? error().message : "");
+  if (!control_->error) departures_.tell(ended(), state() == State::failed ? error() : Error{});
   if (state() == State::running) fail({ErrorKind::aborted, "its coordinator was closed"});
   batches_.drop();
   loop_.drop_group(*control_);
@@ -279,7 +279,7 @@ bool Coordinator::advance(Now now) {
   }
   end_join();
   agreement_.ring_if_due();
-  if (const std::string* why = departures_.needed_after(ended())) go_without(*why);
+  if (const Error* why = departures_.needed_after(ended())) go_without(*why);
   ask(now);
   wake = std::min(agreement_.wakes(), asks_);
   const bool busy = batches_.bytes() > 0;
@@ -382,8 +382,7 @@ void Coordinator::ask(Now now) {
 // A rank has left that is needed, so that ranks will not agree on anything any more. The others find that out by
 // themselves: they may still be about to end what this rank has ended, unless the rank that left gave up something in
 // the middle.
-void Coordinator::go_without(const std::string& why) {
-  const Error error{ErrorKind::aborted, why};
+void Coordinator::go_without(const Error& error) {
   if (batches_.bytes() > 0) throw Failure(error);
   agreement_.give_up(error);
   if (!requests_.under_way().empty()) fail(error);

@@ -122,7 +122,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   bool carry();
   void end_join();
   void ask(Now now);
-  void go_without(const std::string& why);
+  void go_without(const Error& error);
   void carry_weight(bool carries);
 
   bool joins() const { return join_ && join_->last_to_join < 0; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "coordinator/correspondence.hpp"
+#include "failure/error.hpp"
 
 namespace paceline {
 
@@ -14,18 +15,18 @@ class Departures {
   Departures(const Group& control, Correspondence& correspondence)
       : control_(control), correspondence_(correspondence) {}
 
-  // This rank leaves, and says so: it has seen the end of so many batches and joins. `why` is empty, unless it leaves
-  // because another rank has left.
-  void tell(std::uint64_t ended, const std::string& why);
+  // This rank leaves, and says so: it has seen the end of so many batches and joins. `why` is no error, unless it
+  // leaves because of one.
+  void tell(std::uint64_t ended, const Error& why);
   void hear(int from, std::span<const std::byte> message);
   // Returns why a rank has left that is needed by everything that this rank, which has seen the end of so many, has not
   // seen the end of; null if there is none.
-  const std::string* needed_after(std::uint64_t ended) const;
+  const Error* needed_after(std::uint64_t ended) const;
 
  private:
   struct Departure {
     std::uint64_t ended = 0;  // the batches and joins that it had seen the end of; all ranks see the same ones
-    std::string why;          // the error of requests that need it
+    Error why;                // of requests that need it
   };
 
   const Group& control_;

@@ -164,8 +164,11 @@ TEST(who_leaves_is_missed) {
           failure_of([&] { seat.wait(joins ? seat.coordinator.join() : seat.all_reduce("second", data)); });
       CHECK(error.kind == ErrorKind::aborted);
       CHECK(contains(error.message, "rank " + std::to_string(leaver)));
+      CHECK(contains(error.culprit, "rank " + std::to_string(leaver)));
       CHECK(contains(error.message, joins ? "join" : "\"second\""));
-      CHECK(failure_of([&] { seat.all_reduce("third", data); }).kind == ErrorKind::aborted);
+      const auto later = failure_of([&] { seat.all_reduce("third", data); });
+      CHECK(later.kind == ErrorKind::aborted);
+      CHECK(contains(later.culprit, "rank " + std::to_string(leaver)));
     });
   });
 }
