@@ -157,6 +157,11 @@ void Engine::set_codec(Group& group, Codec codec, std::size_t from) {
   group.coded_from = from;
 }
 
+Error Engine::fate(int peer) {
+  const auto lock = enter();
+  return peers_.has(peer) ? failures_.fate(peer) : Error{};
+}
+
 std::uint64_t Engine::received(const Group& group, int rank) {
   const auto lock = enter();
   const Member& member = group.members.at(static_cast<std::size_t>(rank));

@@ -79,6 +79,8 @@ class Engine final : private LoopHost {
   // go between machines where the caller names none. All ranks do so between the same two collectives.
   void set_machines(Group& group, std::vector<int> machines);
   void set_codec(Group& group, Codec codec, std::size_t from = 0);
+  // What has become of a peer, by its handle; no error while it is there.
+  Error fate(int peer);
   // See Link::received; 0 for the group's own rank.
   std::uint64_t received(const Group& group, int rank);
   void set_timeout(Group& group, std::chrono::duration<double> timeout);

@@ -122,6 +122,11 @@ void Failures::lose(int handle) {
   }
 }
 
+Error Failures::fate(int handle) const {
+  const Peer& peer = peers_[handle];
+  return peer.lost || peer.left ? gone(peer, peer.description, peer.last_operation()) : Error{};
+}
+
 Error Failures::gone(const Group& group, int rank) const {
   const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
   if (!peer.lost && !peer.left)

@@ -46,6 +46,8 @@ class Failures {
   void fail_if_dead(Group& group);
   // The link to this peer has ended: fails every group that needs it.
   void lose(int handle);
+  // What has become of a peer; no error while it is there.
+  Error fate(int handle) const;
 
  private:
   bool has_departed(const Group& group, int rank) const;

@@ -92,6 +92,15 @@ void answer(Engine& self, int peer, std::uint64_t number, const nb::bytes& conte
   self.answer({peer, number, {}}, bytes);
 }
 
+nb::tuple fate(Engine& self, int peer) {
+  Error found;
+  {
+    const WithoutGil no_gil;
+    found = self.fate(peer);
+  }
+  return nb::make_tuple(found.message, found.culprit);
+}
+
 nb::list waits(Engine& self) {
   std::vector<Wait> found;
   {
@@ -138,6 +147,7 @@ void bind_engine(nb::module_& m) {
           "fd"_a, "memory_fd"_a, "arena_fd"_a, "side"_a, "pid"_a, "readable"_a, "description"_a, Release())
       .def("group", &make_group, "channel"_a, "rank"_a, "peers"_a, "timeout"_a, "plans"_a,
            "failed"_a.none() = nb::none())
+      .def("fate", &fate, "peer"_a)
       .def("serve", &Engine::serve, Release())
       .def("notifications", &Engine::notifications, Release())
       .def("close", [](Engine& self) { without_gil(Unwatched(), [&] { self.close(); }); })

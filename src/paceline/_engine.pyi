@@ -525,6 +525,9 @@ class Engine:
         plans: Mapping[str, Sequence[PlanEntry]],
         failed: Callable[[CommunicationError, str, bool], None] | None = None,
     ) -> Group: ...
+    def fate(self, peer: int) -> tuple[str, str]:
+        """What has become of a peer, and what peers call the rank that is to blame; "" while it is there."""
+
     def serve(self) -> None:
         """Move operations on until the engine is closed."""
 

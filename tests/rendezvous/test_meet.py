@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import json
 import logging
@@ -28,7 +29,10 @@ from paceline.rendezvous import Link, Meeting, Member, Process, assembly, bounde
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
+from paceline.rendezvous.listener import bind_tcp
 from paceline.rendezvous.store import MemoryStore, Store
+from paceline.rendezvous.store_client import StoreClient
+from paceline.rendezvous.store_server import StoreServer
 from paceline.settings.settings import Settings
 
 TIMEOUT = 20.0
@@ -210,6 +214,48 @@ def test_several_missing_ranks_are_named() -> None:
     with pytest.raises(RendezvousError, match=r"1/4 joined within 0\.05 s, missing ranks 1, 2, 3") as caught:
         Rank().meet(MemoryStore(), 0, 4, 0.05)
     assert caught.value.culprit == NOBODY
+
+
+def test_rank_0_says_that_it_lets_nobody_in_for_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It misses the ranks that wait at its door, and they are not to blame."""
+
+    def refused(*_: object) -> object:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket.socket, "accept", refused)
+    door = bind_tcp("127.0.0.1", 0)
+    door.listen()
+    store = StoreServer([door], b"secret", 2)
+    try:
+        with socket.create_connection(door.getsockname()):
+            with pytest.raises(
+                RendezvousError, match=r"^rank 0 \(.*\): cannot let the other ranks in: .*ulimit"
+            ) as caught:
+                Rank().meet(store, 0, 2, 0.3)
+            assert caught.value.rank == 0
+    finally:
+        store.close(Deadline(0.0))
+
+
+def test_a_rank_that_got_in_after_all_is_no_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, refusals = socket.socket.accept, [OSError(errno.EMFILE, os.strerror(errno.EMFILE))]
+
+    def refused_once(door: socket.socket) -> tuple[socket.socket, object]:
+        if refusals:
+            raise refusals.pop()
+        return accept(door)
+
+    monkeypatch.setattr(socket.socket, "accept", refused_once)
+    door = bind_tcp("127.0.0.1", 0)
+    door.listen()
+    store = StoreServer([door], b"secret", 3)
+    try:
+        client = StoreClient([TcpAddress(*door.getsockname())], b"secret", 1, 3, Deadline(TIMEOUT))
+        with pytest.raises(RendezvousError, match=r"1/3 joined within 0\.3 s, missing ranks 1, 2"):
+            Rank().meet(store, 0, 3, 0.3)
+        client.close()
+    finally:
+        store.close(Deadline(0.0))
 
 
 def expect_everywhere(ranks: Sequence[Rank], match: str, timeout: float = TIMEOUT, culprit: Culprit = NOBODY) -> None:

@@ -17,7 +17,7 @@ from torch.autograd import Variable
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch_ranks import Ranks
 
-from paceline.errors import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
+from paceline.errors import Aborted, CommunicationError, Mismatch, PeerLost, RendezvousError, Timeout
 from paceline.torch import arena_hook
 
 
@@ -162,6 +162,20 @@ def check_peer_dies_in_backward(rank: int, size: int, hook: Callable[..., Any] |
         output.sum().backward()
 
 
+def check_peer_dies_before_a_new_group(rank: int, size: int, members: list[int]) -> None:
+    """The others wait for it in the making of a group, where no operation fails."""
+    dist.barrier()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank not in members:
+        dist.new_group(members)
+        return
+    with pytest.raises(RendezvousError, match=r"rank 1 \(host .*\) died.* is needed for a new group") as caught:
+        dist.new_group(members)
+    assert caught.value.rank == 1
+    assert caught.value.group == tuple(members)
+
+
 def test_wrong_calls(ranks: Ranks) -> None:
     ranks(check_wrong_calls, 2)
 
@@ -191,3 +205,10 @@ def test_timeout(ranks: Ranks, check: Callable[..., None]) -> None:
 def test_peer_dies_in_backward(ranks: Ranks, how: dict[str, Any]) -> None:
     with pytest.raises(AssertionError, match=r"rank 1 failed first:\nthe process died with exit code -9$"):
         ranks(check_peer_dies_in_backward, 2, fresh=True, **how)
+
+
+@pytest.mark.parametrize("members", [[0, 1, 2], [1, 2]])
+def test_peer_dies_before_a_new_group(ranks: Ranks, members: list[int]) -> None:
+    """The others are told long before the timeout, whether or not rank 0 of the job is among them."""
+    with pytest.raises(AssertionError, match=r"rank 1 failed first:\nthe process died with exit code -9$"):
+        ranks(check_peer_dies_before_a_new_group, 3, fresh=True, timeout=3600, deadline=200, members=members)

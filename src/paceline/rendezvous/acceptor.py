@@ -19,7 +19,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous.conversation import PATIENCE, Conversation, Exchange, HungUp, Stranger
+from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.dial import TcpAddress
 from paceline.rendezvous.keepalive import keep_alive
 
@@ -35,6 +37,8 @@ _LOGGED = 10
 """Refusals that are logged one by one."""
 _REASONS = 16
 """Reasons that are counted apart. Callers influence the texts, such as by the number of their protocol."""
+STUCK = 6.0
+"""Seconds without a free descriptor, after which a meeting fails. A stranger cannot hold one for as long."""
 _OWN_ERROR = "an error on this side"
 
 
@@ -68,6 +72,7 @@ class Acceptor(Generic[T]):
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._stopping = self._closed = False
+        self._full = False  # the last caller was not accepted for want of descriptors
         self._thread = threading.Thread(target=self._run, name="paceline-acceptor", daemon=True)
 
     def start(self) -> None:
@@ -97,6 +102,12 @@ class Acceptor(Generic[T]):
         if unlogged > 0:
             log.warning("refused %d more strangers: %s", unlogged, dict(self.refused))
 
+    def check(self, seconds: float, culprit: Culprit) -> None:
+        """Raise RendezvousError, which names `culprit`, this rank, if no caller got through for so long for want of
+        descriptors."""
+        if self.stuck is not None and time.monotonic() - self.stuck[0] >= seconds:
+            raise RendezvousError(f"cannot let the other ranks in: {explain(self.stuck[1])}", culprit)
+
     def _run(self) -> None:
         while not self._stopping:
             for key, _ in self._selector.select(self._next_expiry()):
@@ -121,9 +132,12 @@ class Acceptor(Generic[T]):
                 continue
             except OSError as error:  # descriptors have run out: drop the oldest caller, or pause if there is none
                 self._note(error)
+                self._full = True
                 if not self._drop_oldest("no room left"):
                     time.sleep(0.05)
                 return
+            if self._full:
+                self._full, self.stuck = False, None
             who = describe_caller(sock, address)
             keep_alive(sock)
             try:

@@ -46,12 +46,16 @@ class Assembly:
         stall: float | None = None,
         place: str = "",
         server: Culprit = NOBODY,
+        look: Callable[[bool], None] = lambda late: None,
     ) -> None:
-        """stall: the seconds of `Reminder`. place, server: where the store is, and which rank serves it, if known."""
+        """stall: the seconds of `Reminder`. place, server: where the store is, and which rank serves it, if known.
+
+        look: raises RendezvousError once it is known that the ranks cannot meet; it takes whether it is too `late` now.
+        """
         self.rank, self.size, self.deadline = rank, size, deadline
         self._meet_at = f"; they meet at {place}" if place else ""
         self._reminder = Reminder(stall)
-        self._store, self._server = store, server
+        self._store, self._server, self._known = store, server, look
         self._prefix = "paceline/"
         self._members: Sequence[Member] = ()
         self._lost: RendezvousError | None = None  # what was wrong with the store
@@ -147,6 +151,7 @@ class Assembly:
                 self._look(ready)
                 next_look = Deadline(_LOOK)
             if deadline.passed:
+                self._known(True)
                 raise problem(f" within {self.deadline.seconds:g} s")
             self._reminder.check(lambda: str(problem("")))
             time.sleep(min(pause, deadline.remaining()))
@@ -162,6 +167,7 @@ class Assembly:
 
         Raises RendezvousError if one reported a failure, died on this machine, or lost its connection to rank 0.
         """
+        self._known(False)
         if not self._members:
             return
         key = f"{self._prefix}failed"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
 from paceline.errors import NOBODY, RendezvousError
 from paceline.rendezvous import interfaces
-from paceline.rendezvous.acceptor import Acceptor
+from paceline.rendezvous.acceptor import STUCK, Acceptor
 from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.conversation import Conversation
 from paceline.rendezvous.deadline import LAST_WORDS
-from paceline.rendezvous.descriptors import explain
 from paceline.rendezvous.dial import Endpoint, TcpAddress, UnixName, reach
 from paceline.rendezvous.link import Link, Pairing, answer_rank, call_rank
 from paceline.rendezvous.listener import listen_tcp, listen_unix
@@ -24,8 +22,6 @@ from paceline.settings.settings import Settings
 
 _LOOK = 0.1
 """Seconds between checks whether another rank failed."""
-_STUCK = 6.0
-"""Seconds without a free descriptor, after which linking fails. A stranger cannot hold one for as long."""
 _REFUSAL = 2.0
 """Seconds of refused connections, in which the failure of a rank whose listener is gone is reported."""
 _AGREEMENT = 2.0
@@ -220,8 +216,7 @@ def _await_callers(
     deadline = assembly.deadline.later(LAST_WORDS)
     while not arrivals.wait_for(ranks, min(_LOOK, deadline.remaining())):
         assembly.check_failure()
-        if acceptor.stuck is not None and time.monotonic() - acceptor.stuck[0] > _STUCK:
-            raise RendezvousError(f"cannot let the other ranks in: {explain(acceptor.stuck[1])}", me.culprit)
+        acceptor.check(0.0 if deadline.passed else STUCK, me.culprit)
         if deadline.passed:
             raise problem(f" within {assembly.deadline.seconds:g} s")
         reminder.check(lambda: str(problem()))

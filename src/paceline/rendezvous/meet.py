@@ -27,6 +27,7 @@ from paceline.rendezvous.linking import link_all
 from paceline.rendezvous.machine import Machine, pid_namespace
 from paceline.rendezvous.member import Member, to_mask
 from paceline.rendezvous.store import MemoryStore, Store, TimedStore
+from paceline.rendezvous.store_server import SharedStore
 from paceline.settings.settings import Settings
 
 log = logging.getLogger("paceline.rendezvous")
@@ -85,26 +86,33 @@ def meet(
     check: Callable[[Sequence[Member]], None] = lambda members: None,
     place: str = "",
     server: Culprit = NOBODY,
+    look: Callable[[], None] = lambda: None,
 ) -> Meeting:
     """Meet the other ranks through `store` (None: there are none), within `limit`, a deadline or seconds.
 
     arena: the descriptor of the memory that this process shares with its machine; the caller closes it. linked: the
     names of the processes to which a link exists. used: the tickets of earlier meetings, to which those of this one are
     added. check: raises RendezvousError for members that cannot work together; rank 0 runs it for all. place: where the
-    store is, for messages. server: the rank that serves it, if one does. The caller owns the sockets and memory in the
-    result.
+    store is, for messages. server: the rank that serves it, if one does. look: raises RendezvousError
+    once it is known that the ranks cannot meet. The caller owns the sockets and memory in the result.
     Raises RendezvousError, with the same message on every rank where that is possible.
     """
     if not 0 <= rank < size:
         raise RendezvousError(f"rank {rank} is not one of {size} ranks")
     deadline, stall = Deadline.of(limit), settings.stall_seconds
     me = _introduction(rank, size, process, settings)
+
+    def known(late: bool) -> None:
+        look()
+        if isinstance(store, SharedStore):
+            store.check_doors(late, me)
+
     if store is None or isinstance(store, TimedStore):
-        assembly = Assembly(store or MemoryStore(), rank, size, deadline, stall, place)
+        assembly = Assembly(store or MemoryStore(), rank, size, deadline, stall, place, look=known)
         return _meet(assembly, me, settings, native, arena, linked, used, check)
     answers = Answers(place or "the store that the ranks meet through", stall, server)
     try:
-        assembly = Assembly(BoundedStore(store, answers), rank, size, deadline, stall, place, server)
+        assembly = Assembly(BoundedStore(store, answers), rank, size, deadline, stall, place, server, known)
         return _meet(assembly, me, settings, native, arena, linked, used, check)
     finally:
         answers.close()

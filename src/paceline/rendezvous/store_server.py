@@ -12,12 +12,13 @@ from collections.abc import Sequence
 
 from paceline.errors import Culprit, RendezvousError
 from paceline.rendezvous import interfaces
-from paceline.rendezvous.acceptor import Acceptor, peer_credentials
+from paceline.rendezvous.acceptor import STUCK, Acceptor, peer_credentials
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import LOOKUP, Endpoint, TcpAddress, UnixName, resolve
 from paceline.rendezvous.handshake import Role, answer
 from paceline.rendezvous.listener import bind_tcp, listen_unix
+from paceline.rendezvous.member import Member
 from paceline.rendezvous.store import (
     ANYBODY,
     CHECK,
@@ -64,6 +65,16 @@ class SharedStore(MemoryStore):
     def close(self, deadline: Deadline | None = None) -> None:
         """Hang up on all clients, and stop listening."""
         self._acceptor.close()
+
+    def check_doors(self, late: bool, owner: Member) -> None:
+        """Raise RendezvousError if clients wait to get in for want of descriptors, for a while unless it is `late`.
+
+        owner: this process.
+        """
+        try:
+            self._acceptor.check(0.0 if late else STUCK, owner.culprit)
+        except RendezvousError as error:
+            raise RendezvousError(f"{owner}: {error}", owner.culprit) from None
 
     @property
     def refused(self) -> int:

@@ -89,17 +89,28 @@ class FlightRecorder:
         if self._settings.collector is not None:
             failure_report.send(self._settings.collector, self._place()[0], error)
 
-    def place(self, error: RendezvousError, size: int) -> None:
+    def place(self, error: RendezvousError, size: int, members: Sequence[Member] = ()) -> None:
         """Tell the error of a meeting of `size` ranks what their numbers in the job are.
 
-        The ranks of a later group have numbers of their own, so the one to blame is found by its host and pid.
+        The ranks of a later group have numbers of their own, so the one to blame is found by its host and pid, or among
+        the `members` of the group, where they are known beforehand.
         """
         with self._lock:
             if not self._world:
                 error.group = tuple(range(size))
                 return
-            known = {(member.host, member.pid): self._rank_of(member) for member in self._members.values()}
-            error.rank = known.get((error.host or "", error.pid or 0))
+            error.group = tuple(map(self._rank_of, members)) or error.group
+            known = {(member.host, member.pid): member for member in self._members.values()}
+            blamed = known.get((error.host or "", error.pid or 0))
+            if blamed is None and error.rank is not None and error.rank < len(members):
+                blamed = members[error.rank]
+            error.rank = None if blamed is None else self._rank_of(blamed)
+            if blamed is not None:
+                error.host, error.pid = blamed.host, blamed.pid
+
+    def member_called(self, who: str) -> Member | None:
+        """The rank that peers call so; None where it is not known."""
+        return self._members.get(who)
 
     @property
     def rank(self) -> int | None:

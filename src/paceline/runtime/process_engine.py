@@ -47,6 +47,11 @@ class ProcessEngine:
         """The names of the processes that this one has links to."""
         return self.thread.links if self.thread is not None else ()
 
+    def fate(self, process: str) -> tuple[str, str]:
+        """What has become of a process that this one has a link to, and whom peers blame; "" while it is there."""
+        handle = self.thread.links.get(process) if self.thread is not None else None
+        return ("", "") if self.thread is None or handle is None else self.thread.engine.fate(handle)
+
     def link(self, meeting: Meeting, rank: int) -> Membership:
         """Take over the new links of a meeting; return who is in the group that met."""
         if self.thread is None:

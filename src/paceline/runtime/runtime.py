@@ -23,7 +23,7 @@ from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
 from paceline.observe.trace.event import Row
 from paceline.observe.trace.request import Request
-from paceline.rendezvous import Meeting, Process, Store, meet, new_process_name, this_machine
+from paceline.rendezvous import Meeting, Member, Process, Store, meet, new_process_name, this_machine
 from paceline.rendezvous.deadline import Deadline
 from paceline.runtime.flight_recorder import FlightRecorder
 from paceline.runtime.groups import Groups
@@ -88,17 +88,19 @@ class Runtime:
         meeting: Deadline | float | None = None,
         place: str = "",
         server: Culprit = NOBODY,
+        members: Sequence[Member] = (),
     ) -> _engine.Group:
         """Meet the other ranks of a new group through `store`, and make the native group.
 
         Collective: all processes make their groups in the same order. `timeout` is the seconds for every collective,
         `meeting` those for the meeting (default: as many), or its deadline. `place` says where the store is,
-        `server` which rank serves it, if one does. Raises RendezvousError.
+        `server` which rank serves it, if one does. members: the ranks of the group, where they are known beforehand.
+        Raises RendezvousError; at once if one of these has died or left.
         """
         self._check()
         with self._meeting:
             first = self._monitor is None
-            met = self._meet(store, rank, size, timeout if meeting is None else meeting, place, server)
+            met = self._meet(store, rank, size, timeout if meeting is None else meeting, place, server, members)
             membership = self._link(met, rank)
             native = self._make(met.channel, membership, timeout, plans)
             outlets = self._watch(membership, timeout)
@@ -277,7 +279,14 @@ class Runtime:
             raise refusal("Paceline was shut down in this process", self._recorder.rank)
 
     def _meet(
-        self, store: Store | None, rank: int, size: int, limit: Deadline | float, place: str, server: Culprit
+        self,
+        store: Store | None,
+        rank: int,
+        size: int,
+        limit: Deadline | float,
+        place: str,
+        server: Culprit,
+        members: Sequence[Member],
     ) -> Meeting:
         try:
             return meet(
@@ -294,10 +303,19 @@ class Runtime:
                 check=self._groups.check,
                 place=place,
                 server=server,
+                look=partial(self._look_for, members),
             )
         except RendezvousError as error:
-            self._recorder.place(error, size)
+            self._recorder.place(error, size, members)
             raise
+
+    def _look_for(self, members: Sequence[Member]) -> None:
+        """Raise RendezvousError if one of these, with whom a group is to be made, has died or left."""
+        for member in members:
+            fate, culprit = self._engine.fate(member.process)
+            if fate:
+                blamed = self._recorder.member_called(culprit) or member
+                raise RendezvousError(f"{fate}, and is needed for a new group", blamed.culprit)
 
     def _link(self, met: Meeting, rank: int) -> Membership:
         """Who is in the group, once the engine has the links to them. If this raises, all new links are closed."""

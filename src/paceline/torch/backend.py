@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
+from paceline.errors import NOBODY
 from paceline.process.current import runtime
 from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.runtime import Runtime
@@ -58,8 +59,13 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         limits: Limits,
         name: str = "",
         native: _engine.Group | None = None,
+        parent: PacelineProcessGroup | None = None,
+        ranks: Sequence[int] = (),
     ) -> None:
-        """native: the engine's group, if the ranks have met already."""
+        """native: the engine's group, if the ranks have met already.
+
+        parent: a group in which these ranks have met, and have the numbers `ranks`.
+        """
         super().__init__(rank, size)
         home = runtime()
         self._store = store
@@ -79,8 +85,13 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
             limits.operation,
             meeting=limits.meeting,
             place=_place(store),
-            server=server_of(store),
+            server=server_of(store) if parent is None else parent._server,
+            members=[] if parent is None else [parent._members[rank] for rank in ranks],
         )
+        self._members = home.membership(self._group.channel).members
+        self._server = parent._server if parent is not None else NOBODY
+        if parent is None and server_of(store).rank == 0:
+            self._server = self._members[0].culprit
         self._twins: dict[str, _engine.Group] = {}
         self._siblings: list[PacelineProcessGroup] = []
         self._siblings_made = 0
@@ -169,7 +180,8 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         first = min(new_ranks)
         store = dist.PrefixStore(f"{name}/{first}/", self._store)
         given = self._limits if timeout is None else timeouts.limits(self._home.settings, timeout)
-        group = PacelineProcessGroup(store, list(new_ranks).index(self._rank), len(new_ranks), given, name)
+        rank = list(new_ranks).index(self._rank)
+        group = PacelineProcessGroup(store, rank, len(new_ranks), given, name, parent=self, ranks=new_ranks)
         group._description = group_desc or f"{self._description}:split:{self._splits}"
         return group
 
@@ -264,6 +276,12 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         if device.type == "cpu":
             return self  # type: ignore[return-value]  # torch takes a whole group, too
         return self._accelerator_group(device)._get_backend(device)
+
+
+def everybody() -> PacelineProcessGroup | None:
+    """Paceline's side of the group of all ranks; None before it was made, and where that is another backend's."""
+    found: object = dist.group.WORLD if dist.is_initialized() else None
+    return found if isinstance(found, PacelineProcessGroup) else None
 
 
 def refuse_forked() -> None:

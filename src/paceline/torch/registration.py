@@ -32,7 +32,7 @@ def _create(options: _DistributedBackendOptions, backend_options: object) -> Pac
 
     compat.require_supported_torch()
     from paceline.process.current import runtime
-    from paceline.torch.backend import PacelineProcessGroup, refuse_forked
+    from paceline.torch.backend import PacelineProcessGroup, everybody, refuse_forked
     from paceline.torch.timeouts import limits
 
     refuse_forked()
@@ -42,4 +42,6 @@ def _create(options: _DistributedBackendOptions, backend_options: object) -> Pac
         options.group_size,
         limits(runtime().settings, options.timeout),
         options.group_id,
+        parent=everybody(),
+        ranks=options.global_ranks_in_group,
     )
