@@ -12,9 +12,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,7 +53,7 @@ class Row:
     slowest: str = ""
     failing: list[str] = field(default_factory=list)
 
-    def count(self, verdict: Verdict, again: str) -> None:
+    def add(self, verdict: Verdict, again: str) -> None:
         """Count one. again: the command that runs it again."""
         if verdict.named and max(verdict.named) >= max(self.named, default=0.0):
             self.slowest = again
@@ -87,7 +88,7 @@ class Campaign:
         key = (trial.fault, trial.phase, trial.face, len(trial.machines))
         row = self.rows.setdefault(key, Row(*key))
         again = f"make campaign ARGS='--only {trial.seed} --faults \"{trial.fault}\"'"
-        row.count(verdict, again)
+        row.add(verdict, again)
         if not verdict.right:
             left = [f"left behind: {one}" for one in verdict.left]
             hung = [f"hung; stacks:\n{record.stacks}"] if verdict.hung else []
@@ -150,21 +151,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked.only is not None:
             verdicts = [campaign.run(drawn(asked.only, fault)) for fault in faults]
         else:
-            verdicts = _until(campaign, faults, asked.seed, time.monotonic() + 60 * asked.minutes)
+            end = time.monotonic() + 60 * asked.minutes
+            verdicts = list(_until(campaign, faults, asked.seed, end, asked.json))
     print("\n".join(campaign.table()))
     if asked.json:
         asked.json.write_text(campaign.json())
     return int(not all(verdict.right for verdict in verdicts))
 
 
-def _until(campaign: Campaign, faults: Sequence[str], seed: int, end: float) -> list[Verdict]:
-    verdicts, number = [], 0
-    while True:
+def _until(campaign: Campaign, faults: Sequence[str], seed: int, end: float, file: Path | None) -> Iterator[Verdict]:
+    """Run trials until `end`. The rows are written after each round of all faults, so that a part of it counts, too."""
+    for number in count():
         for fault in faults:
-            verdicts.append(campaign.run(drawn(seed * 100_003 + number, fault)))
+            yield campaign.run(drawn(seed * 100_003 + number, fault))
             if time.monotonic() > end:
-                return verdicts
-        number += 1
+                return
+        if file:
+            file.write_text(campaign.json())
 
 
 if __name__ == "__main__":

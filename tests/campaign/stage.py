@@ -27,6 +27,8 @@ NOTHING = Path(__file__).with_name("nothing.py")
 STORE = Path(__file__).with_name("store.py")
 DEADLINE = 60.0
 """Seconds that a trial gets beyond its own waits. Who still runs then hangs."""
+LAUNCHING = 240.0
+"""Seconds more where each rank is an interpreter of its own, which a launcher starts."""
 GRACE = 10.0
 """Seconds in which what a job has started must have ended once its ranks have."""
 SMALL_DISK = 256 << 10
@@ -59,7 +61,8 @@ class Ranks(Protocol):
 def deadline(trial: Trial) -> float:
     """Seconds from a trial's beginning in which its last rank must have ended."""
     waits = 2 * trial.timeout if trial.expected in ("silent", "cut", "either", "lost") else 0.0
-    return DEADLINE + min(waits, 20.0) + trial.moment + trial.pause
+    starts = LAUNCHING if FAULTS[trial.fault].place == "launcher" else 0.0
+    return DEADLINE + starts + min(waits, 20.0) + trial.moment + trial.pause
 
 
 def perform(trial: Trial, folder: Path, network: Network | None = None) -> Record:
@@ -69,7 +72,7 @@ def perform(trial: Trial, folder: Path, network: Network | None = None) -> Recor
         env = {
             **os.environ,
             "PACELINE_TIMEOUT": str(trial.timeout),
-            "PACELINE_START_TIMEOUT": str(trial.timeout if trial.phase == "meeting" else PATIENCE),
+            "PACELINE_START_TIMEOUT": str(PATIENCE if _meets_well(trial) else trial.timeout),
         }
         if trial.fault.startswith("full disk"):
             env["PACELINE_TRACE"] = str(stack.enter_context(full_disk(folder / "disk")))
@@ -83,6 +86,11 @@ def perform(trial: Trial, folder: Path, network: Network | None = None) -> Recor
         ranks = {word["pid"] for words in record.words for word in words if word["what"] == "begins"}
         record.left += _left(job.mark, ranks) + leftovers(job)
     return record
+
+
+def _meets_well(trial: Trial) -> bool:
+    """Whether the ranks meet before anything happens. A store is needed for later groups, too."""
+    return trial.phase != "meeting" and FAULTS[trial.fault].place != "store"
 
 
 def prepare(imports: tuple[str, ...]) -> None:

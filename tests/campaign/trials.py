@@ -12,8 +12,10 @@ Expected = Literal["lost", "silent", "heals", "either", "cut", "over"]
 
 EVERYWHERE: tuple[Phase, ...] = ("meeting", "steps", "end")
 FACES: tuple[Face, ...] = ("raw", "torch", "horovod")
-TIMEOUT = 3.0
+TIMEOUT = 6.0
 """Seconds that ranks wait for each other where somebody never answers."""
+STORE_TIMEOUT = 8.0
+"""Seconds that ranks wait for a store, without which they cannot meet at all."""
 PATIENCE = 60.0
 """Seconds that they wait where nobody should have to: a rank that dies is noticed by its sockets."""
 
@@ -109,7 +111,7 @@ def drawn(seed: int, fault: str) -> Trial:
     machines = "0011" if face == "hybrid" else choice.choice(arrangements)
     phase = choice.choice(("steps",) if face == "hybrid" else kind.phases)
     waits = kind.expected in ("silent", "cut", "either") or (phase == "meeting" and kind.expected == "lost")
-    timeout = TIMEOUT if waits else PATIENCE
+    timeout = STORE_TIMEOUT if kind.place == "store" else TIMEOUT if waits else PATIENCE
     longest = {"meeting": 0.15, "steps": 0.1, "end": 0.02}[phase]
     pause = timeout + choice.uniform(1.0, 2.0) if fault == "long pause" else choice.uniform(0.05, 2.0)
     return Trial(
