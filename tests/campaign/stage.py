@@ -68,6 +68,7 @@ def deadline(trial: Trial) -> float:
 def perform(trial: Trial, folder: Path, network: Network | None = None) -> Record:
     """Run the trial with its files in `folder`, which must exist. network: where a fault of a network happens."""
     record = Record()
+    network = network if FAULTS[trial.fault].place == "network" else None
     with ExitStack() as stack:
         env = {
             **os.environ,
