@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -137,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown := set(asked.faults) - set(FAULTS):
         parser.error(f"there are the faults {', '.join(FAULTS)}, not {', '.join(unknown)}")
     left_behind.mark()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # what was started ends, too
     with ExitStack() as stack:
         faults, lab = asked.faults, None
         if any(FAULTS[fault].place == "network" for fault in faults):
