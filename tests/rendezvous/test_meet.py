@@ -12,6 +12,8 @@ import random
 import re
 import secrets
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -606,3 +608,32 @@ def test_ranks_say_that_a_store_is_silent_and_go_on_when_it_answers(
     ranks = [Rank(stall_seconds=0.1) for _ in range(2)]
     close(good(in_threads([partial(rank.meet, store, number, 2) for number, rank in enumerate(ranks)])))
     assert store.over.is_set()
+
+
+GIVEN_UP = """
+import threading, time
+from paceline.errors import RendezvousError
+from paceline.rendezvous.bounded import Answers
+from paceline.rendezvous.deadline import Deadline
+
+ending = threading.Event()
+threading._register_atexit(ending.set)
+
+def call():
+    ending.wait()
+    time.sleep(0.2)
+    print("returned", flush=True)
+
+try:
+    Answers("the store", None).await_(call, Deadline(0.05))
+except RendezvousError as error:
+    print(error, flush=True)
+"""
+
+
+def test_a_call_that_was_given_up_returns_before_the_interpreter_ends() -> None:
+    """Within torch that would abort the process."""
+    done = subprocess.run([sys.executable, "-c", GIVEN_UP], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("the store does not answer within 0.05 s")
+    assert done.stdout.endswith("\nreturned\n")

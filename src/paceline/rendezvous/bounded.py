@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,6 +16,9 @@ from paceline.rendezvous.store import Store
 
 T = TypeVar("T")
 
+_LINGERING = 2.0
+"""Seconds that the end of the process waits for a call that was given up: to return from torch while the interpreter
+ends aborts the process. Torch's own limits are mostly over a moment after ours."""
 _SLICE = 0.5
 """Seconds between two looks whether a warning is due."""
 
@@ -48,6 +52,7 @@ class Answers:
                 break
             except Empty:
                 if deadline.passed:
+                    atexit.register(self._thread.join, _LINGERING)
                     self._silent = RendezvousError(
                         f"{self._who} does not answer within {deadline.seconds:g} s; did the process that serves it "
                         "stop, or a firewall between it and this machine begin to drop packets?",
