@@ -14,8 +14,9 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from paceline import _engine
-from paceline.errors import NOBODY
+from paceline.errors import NOBODY, Culprit
 from paceline.process.current import runtime
+from paceline.rendezvous import Member
 from paceline.rendezvous.dial import TcpAddress
 from paceline.runtime.runtime import Runtime
 from paceline.settings.limits import Limits
@@ -88,8 +89,8 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
             server=server_of(store) if parent is None else parent._server,
             members=[] if parent is None else [parent._members[rank] for rank in ranks],
         )
-        self._members = home.membership(self._group.channel).members
-        self._server = parent._server if parent is not None else NOBODY
+        self._members: tuple[Member, ...] = home.membership(self._group.channel).members
+        self._server: Culprit = NOBODY if parent is None else parent._server
         if parent is None and server_of(store).rank == 0:
             self._server = self._members[0].culprit
         self._twins: dict[str, _engine.Group] = {}

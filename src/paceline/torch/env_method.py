@@ -135,7 +135,7 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
 
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
     board = open_store(settings, deadline)  # raises if nothing says where rank 0 is
-    store: dist.Store | None = None
+    store: dist.TCPStore | None = None
     place: dict[str, str | int] = {"host": socket.gethostname()}
     try:
         if rank == 0:
