@@ -61,6 +61,62 @@ def test_names(tmp_path: Path) -> None:
     assert forked("named.py", tmp_path, TORCH) == ["8 tensors on 2 ranks, each with the mean 0.5"]
 
 
+CONTEXT = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import paceline.torch
+
+
+class Net(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+
+
+dist.init_process_group("paceline")
+torch.manual_seed(0)
+rank, loss = dist.get_rank(), nn.functional.mse_loss
+example = torch.randn(8, 3)
+dataset = [(torch.randn(3), torch.randn(1)) for _ in range(600)]
+loader = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
+module = model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+"""What the guides' lines take to be there."""
+
+
+@NEEDS_TORCH
+@pytest.mark.parametrize(
+    ("page", "blocks"),
+    [
+        ("zero-copy", (0, 1)),
+        ("sharded-optimizer", (0, 1, 2)),
+        ("pipeline", (0, 2)),
+        ("data", (0, 1)),
+        ("compress", (0, 1)),
+    ],
+)
+def test_the_lines_of_guides_run_in_order(page: str, blocks: tuple[int, ...], tmp_path: Path) -> None:
+    found = BLOCK.findall((ROOT / "docs" / "faster" / f"{page}.md").read_text())
+    shown = [found[block] for block in blocks]
+    program, output = tmp_path / "shown.py", tmp_path / "output"
+    program.write_text(
+        "\n".join(
+            [
+                CONTEXT,
+                f"import os; os.chdir({str(tmp_path)!r})",
+                *(f"{one}\ndist.barrier()" for one in shown),
+                "print('it ran')",
+            ]
+        )
+    )
+    output.mkdir()
+    run(2, program, output=output, env={"PACELINE_TIMEOUT": "100"}, imports=TORCH)
+    assert [file.read_text().splitlines()[-1] for file in sorted(output.glob("*.out"))] == ["it ran"] * 2
+
+
 @pytest.mark.parametrize(
     ("page", "shows", "holds"),
     [
