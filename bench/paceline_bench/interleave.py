@@ -23,7 +23,7 @@ _SEEDS_BEFORE, _SEEDS_AFTER = [1, 2], [3]
 
 @dataclass(frozen=True)
 class Effort:
-    """How long one size is measured.
+    """The extent of one size's measurement.
 
     rounds: the most bursts per system. seconds: the time for one size, all systems together; at least three rounds are
     made. burst: the intended length of a burst in seconds. calls: the number of calls of a burst; None lets it follow

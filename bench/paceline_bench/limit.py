@@ -1,4 +1,4 @@
-"""What memory allows: a collective whose ranks are threads of one process that share every buffer."""
+"""The speed that memory allows: a collective whose ranks are threads of one process that share every buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASSES = {
     "all_reduce": (_engine.limit_all_reduce, "one fused pass"),
     "sendrecv": (_engine.limit_sendrecv, "memcpy"),
 }
-"""What measures a collective, and what a thread does in it."""
+"""The function that measures each collective, and the work of a thread in it."""
 
 
 class Limit:

@@ -25,7 +25,7 @@ from paceline_bench.systems import System
 
 @dataclass(frozen=True)
 class BenchRequest:
-    """What to measure.
+    """A request for measurements.
 
     lab: the machines that the ranks are on, None for this one; it is entered for the run. timeout: seconds that the
     start of a system, or any single order to it, may take. limit: whether to measure what memory allows as well, for

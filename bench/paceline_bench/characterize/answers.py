@@ -1,4 +1,4 @@
-"""What the rows say, in sentences, each with the numbers behind it.
+"""The findings in the rows, as sentences, each with the numbers behind it.
 
 The questions are the vectors of A. A. Awan et al., "Scalable Distributed DNN Training using TensorFlow and CUDA-Aware
 MPI" (arXiv:1810.11112): how applications scale, what the batch size does to the scaling efficiency, what the collective

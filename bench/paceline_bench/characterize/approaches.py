@@ -19,7 +19,7 @@ MPIS = ("openmpi", "mpich", "intelmpi")
 
 @dataclass(frozen=True)
 class Places:
-    """Where other systems are installed. peers: the environment of the MPIs and Horovod; tensorflow: TensorFlow's."""
+    """The installations of other systems. peers: the environment of the MPIs and Horovod; tensorflow: TensorFlow's."""
 
     peers: Path
     tensorflow: Path

@@ -13,7 +13,7 @@ from paceline_bench.ranks.wire import Message
 
 @dataclass(frozen=True, order=True)
 class Configuration:
-    """What ranks train, and where.
+    """A training, and the place where ranks run it.
 
     network: the name of the lab's topology, or "this machine". image_size: width and height of the images in pixels.
     batch: images per rank and step.
@@ -75,7 +75,7 @@ class Row:
 
     @property
     def configuration(self) -> Configuration:
-        """What was trained, and where."""
+        """The training that was measured, and where."""
         return Configuration(self.network, self.ranks, self.model, self.image_size, self.batch)
 
 
@@ -97,7 +97,7 @@ class Round:
 
 @dataclass
 class Measured:
-    """What was measured of one approach in one configuration."""
+    """The measurements of one approach in one configuration."""
 
     gradient_bytes: int = 0
     wrong: int = 0

@@ -50,7 +50,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Part:
-    """What the same ranks measure: a part of the approaches of a study, by name in each configuration."""
+    """The part of a study that the same ranks measure: some of its approaches, by name in each configuration."""
 
     study: Study
     systems: Sequence[System]

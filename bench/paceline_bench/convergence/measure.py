@@ -1,4 +1,4 @@
-"""How far small trainings come where gradients or parameters are encoded between machines."""
+"""The convergence of small trainings where gradients or parameters are encoded between machines."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ DIVIDED = "divided"
 
 
 class Method(NamedTuple):
-    """What is measured: a policy with its way to wait and its partition of the cores, or a reference."""
+    """The method that is measured: a policy with its way to wait and its partition of the cores, or a reference."""
 
     policy: str
     wait: str = ""

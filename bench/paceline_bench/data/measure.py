@@ -1,4 +1,4 @@
-"""How long a training step takes where data come to devices in several ways, and of what it is made."""
+"""The time of a training step, and its parts, where data come to devices in several ways."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Row:
 
 @dataclass
 class Rounds:
-    """What all rounds of one approach found. replies: of the devices, for each round."""
+    """The results of all rounds of one approach. replies: of the devices, for each round."""
 
     approach: str
     parameter_bytes: int

@@ -64,7 +64,7 @@ class Row(row.Row):
 
 @dataclass
 class Rates:
-    """What was measured of one method: seconds and CPU seconds of a step, one of each per round; bytes of its state."""
+    """The measurements of one method: seconds and CPU seconds of a step, one of each per round; bytes of its state."""
 
     session: Session
     bytes: int

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass
 class Steps:
-    """What was measured of one way to train: seconds of a step, one for each round."""
+    """The measurements of one way to train: seconds of a step, one for each round."""
 
     session: Session
     shape: tuple[int, int, int, str, str | None]

@@ -1,4 +1,4 @@
-"""What it costs to read images for the ranks of a machine: by a pipeline that they share, or by one for each."""
+"""The cost of reading images for the ranks of a machine: by a pipeline that they share, or by one for each."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ AHEAD = ("pre_loading", "three_in_one")
 WARM_UP = 2
 """Steps that are not timed."""
 _TOLERANCE, _HALF_TOLERANCE = 1e-3, 1e-2
-"""How far a gradient may be from the right one, as a share of the largest of its parameter: as float32, as float16."""
+"""The largest error that a gradient may have, as a share of the largest of its parameter: as float32, as float16."""
 _HALF_STEP = 2.0**-24
 """The distance of small numbers of float16."""
 

@@ -1,4 +1,4 @@
-"""What JAX measures: sums of a JAX array over all ranks, each in a program of its own; by Paceline, and by JAX's Gloo.
+"""Sums of a JAX array over all ranks, each in a program of its own; by Paceline, and by JAX's Gloo.
 
 A program is given the array's memory for its result, as a training step gives its gradients'; otherwise a large sum
 would cost little beside the system's new memory for each result.

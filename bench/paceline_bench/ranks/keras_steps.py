@@ -22,14 +22,14 @@ HIDDEN = 2048
 RATE = 2.0**-6
 _SEED = 1
 _TOLERANCE = 1e-3
-"""How far a change of a weight may be from the right one, as a share of the largest of its tensor."""
+"""The largest error that a change of a weight may have, as a share of the largest of its tensor."""
 _ROUNDING = 2.0**-22
 """The largest error of a change that is read from the difference of two weights, as a share of the weight."""
 
 
 @dataclass(frozen=True)
 class Way:
-    """How ranks exchange gradients.
+    """A way for ranks to exchange gradients.
 
     scope: where the model is made. wrapped: gives the optimizer to use for a plain one. run: what a step runs in.
     """

@@ -36,7 +36,7 @@ _NEIGHBOURS = 3
 
 
 class Method(Protocol):
-    """What happens to the gradients: each is submitted once per step, in any order."""
+    """A method of summing gradients: each is submitted once per step, in any order."""
 
     def submit(self, index: int) -> None:
         """Submit a gradient of this step."""

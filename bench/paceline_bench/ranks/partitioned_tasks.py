@@ -1,4 +1,4 @@
-"""What `paceline bench hybrid` trains: a model, a batch and its loss, with random data."""
+"""The tasks that `paceline bench hybrid` trains: a model, a batch and its loss, with random data."""
 
 from __future__ import annotations
 

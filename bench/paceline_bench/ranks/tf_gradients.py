@@ -1,4 +1,4 @@
-"""What TensorFlow measures: a model's gradients summed in a `tf.function`, and training steps of a small Keras model.
+"""TensorFlow's benchmarks: a model's gradients summed in a `tf.function`, and training steps of a small Keras model.
 
 The function makes the gradients, as a training does, so that it can give their memory away: TensorFlow never writes to
 a tensor that its caller keeps.

@@ -26,7 +26,7 @@ _CLASSES = 1000
 _SEED = 1
 _RATE, _MOMENTUM = 0.01, 0.9
 _TOLERANCE, _ENCODED_TOLERANCE = 1e-3, 0.05
-"""How far a gradient may be from the right one, as a share of the largest of its parameter; where it is encoded, of the
+"""The largest error that a gradient may have, as a share of the largest of its parameter; where it is encoded, of the
 largest of the parameters around, because a codec's groups span several small ones."""
 _AROUND = 2
 """Parameters on either side of one with which a group of 128 elements may be shared."""
@@ -207,7 +207,7 @@ class Training:
         self._optimizer.step()
 
     def _subtracted(self) -> Tensor:
-        """What a first step of rate 1 subtracts from the parameters: gradients that are whole nowhere."""
+        """Return the change of the parameters in a first step of rate 1: gradients that are whole nowhere."""
         before = [parameter.detach().clone() for parameter in self._parameters]
         (group,) = self._optimizer.param_groups
         group["lr"] = 1.0

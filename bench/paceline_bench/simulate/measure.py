@@ -57,7 +57,7 @@ class Case:
 
     @property
     def between(self) -> bool:
-        """Whether it is on several machines, which a lab makes."""
+        """True if the case is on several machines, which a lab makes."""
         return between_machines(self.topology)
 
     @property
@@ -87,7 +87,7 @@ class Row:
 
     @property
     def inside(self) -> bool:
-        """Whether the measured step lies in the interval."""
+        """True if the measured step lies in the interval."""
         return self.low_ms <= self.measured_ms <= self.high_ms
 
 
@@ -119,7 +119,7 @@ CASES = (
     Case(name="2 ranks of one machine", topology=_machine(2)),
     Case(name="4 ranks of one machine", topology=_machine(4)),
 )
-"""What is predicted from a run of USUAL."""
+"""The cases that are predicted from a run of USUAL."""
 
 
 def workload(case: Case, run: Workload) -> Workload:

@@ -1,4 +1,4 @@
-"""What a waiting rank costs a process that computes on the same CPU, and what computing processes cost the ranks."""
+"""The cost of a waiting rank to a process that computes on the same CPU, and of computing processes to the ranks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SMALL = Work("all_reduce", "float32", "sum", 2)
 
 @dataclass(frozen=True, kw_only=True)
 class Row(row.Row):
-    """What one system's waiting rank costs.
+    """The cost of one system's waiting rank.
 
     time_us: median time of the waiting rank's call. cpu_us: median CPU time of its process in that call. loss_percent:
     median over the rounds of the throughput that the computing process loses meanwhile, with quartiles; a negative

@@ -1,4 +1,4 @@
-"""How the ranks of TensorFlow's approaches learn each other's addresses."""
+"""The exchange of addresses among the ranks of TensorFlow's approaches."""
 
 from __future__ import annotations
 

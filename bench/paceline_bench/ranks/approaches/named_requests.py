@@ -1,4 +1,4 @@
-"""When the named requests of Paceline's face of Horovod's API were agreed on, copied and reduced."""
+"""The times at which the named requests of Paceline's face of Horovod's API were agreed on, copied and reduced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks of all approaches do: they make steps of a training, and compare what a step did with a reference."""
+"""The work of ranks of all approaches: they make steps of a training, and compare what a step did with a reference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLASSES = 1000
 RATE = 2.0**-6
 """The learning rate, of SGD without momentum."""
 _TOLERANCE = 1e-3
-"""How far a gradient may be from the right one, as a share of the largest of its tensor."""
+"""The largest error that a gradient may have, as a share of the largest of its tensor."""
 _ROUNDING = 2.0**-22
 """The largest error of a gradient that is read from the difference of two weights, as a share of weight / rate."""
 
