@@ -32,7 +32,7 @@ class Host(host.Host, Protocol):
 
     @property
     def annotations(self) -> Annotations:
-        """What this rank's figures learn beside what the engine counts."""
+        """The part of this rank's figures that the engine does not count."""
         ...
 
 

@@ -32,7 +32,7 @@ class _Priced(NamedTuple):
 
 
 class AssumedNetwork:
-    """What the plans of a group take its network for: rank `placement.ranks[i]` sits at place i of the topology."""
+    """The network that the plans of a group assume: rank `placement.ranks[i]` sits at place i of the topology."""
 
     def __init__(self, placement: Placement) -> None:
         self.placement = placement
@@ -61,7 +61,7 @@ class AssumedNetwork:
         return self._priced[collective]
 
     def slower(self, now: Placement) -> float:
-        """How many times as long a large all-reduce by the present plan should take if the network is `now`."""
+        """Return the factor by which the network `now` should slow down a large all-reduce by the present plan."""
         choice = serving(self._of("all_reduce").choices, _USUAL)
         place = {rank: place for place, rank in enumerate(now.ranks)}
         plan = relabel(choice.plan, [place[rank] for rank in self.placement.ranks])

@@ -56,7 +56,7 @@ class Replanner:
         return self._assumed.seconds(*call)
 
     def changed(self, calls: Sequence[tuple[str, int]], seconds: npt.NDArray[np.float64]) -> float | None:
-        """How many times as long as usual calls take, if the network should be measured; else None.
+        """Return the factor by which calls are slower than usual if the network should be measured, else None.
 
         calls: the collective and the bytes of each. seconds: the time of each on the rank that waited least; negative
         where it is not known.
@@ -92,6 +92,6 @@ class Replanner:
             )
 
     def _explains(self, now: Placement, ratio: float) -> bool:
-        """Whether the network `now` accounts for calls that take `ratio` times as long as usual."""
+        """Return whether the network `now` accounts for calls that take `ratio` times as long as usual."""
         slower = math.log(self._assumed.slower(now))
         return (slower if ratio > 1 else -slower) >= fitted.EXPLAINS

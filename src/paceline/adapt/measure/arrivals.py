@@ -14,8 +14,8 @@ _LEAST_PART = 0.5
 
 
 class Arrivals:
-    """What has arrived from `peer`, moment by moment. `counted`: by the kernel, which counts what a TCP connection has
-    taken in before any rank reads it."""
+    """The bytes that have arrived from `peer`, moment by moment. `counted`: by the kernel, which counts what a TCP
+    connection has taken in before any rank reads it."""
 
     def __init__(self, group: Group, peer: int, clock: Callable[[], float] = time.perf_counter) -> None:
         self._count: Callable[[int], int] = group.native.received

@@ -1,4 +1,4 @@
-"""How fast one core of this machine encodes and decodes."""
+"""The speed at which one core of this machine encodes and decodes."""
 
 from __future__ import annotations
 

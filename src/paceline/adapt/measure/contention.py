@@ -69,7 +69,7 @@ def loaded(
 
 
 def _all_have_time(group: Group, end: float) -> bool:
-    """Whether no rank is past its end. Like a barrier, it returns when all ranks are here."""
+    """Return whether no rank is past its end. Like a barrier, it returns when all ranks are here."""
     has = np.array([float(time.monotonic() < end)])
     group.all_reduce(has, "min")
     return bool(has[0])
