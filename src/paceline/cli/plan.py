@@ -169,7 +169,7 @@ def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callabl
 
 
 def _encoded(plain: Cost, topology: Topology, network: Network) -> Sequence[Cost]:
-    """What every codec makes of this cost; nothing where the engine encodes nothing."""
+    """Return this cost with every codec; nothing where the engine encodes nothing."""
     machines = sum(len(ranks) > 0 for _, ranks in topology.machines())
     if machines < 2 or plain.nbytes < ENCODED_FROM:
         return []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelPlan:
-    """What was found: `picture` draws it, `rows` are for programs."""
+    """The plan that was found: `picture` draws it, `rows` are for programs."""
 
     picture: Callable[[], drawsvg.Drawing]
     rows: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What was measured of a backend, without torch: the command that prints it does not wait for that import."""
+"""The measured figures of a backend, without torch: the command that prints them does not wait for that import."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,12 +1,12 @@
-"""How long the demo trains: fewer epochs on a slow or loaded machine, rather than longer."""
+"""The length of the demo's training: fewer epochs on a slow or loaded machine, rather than a longer run."""
 
 EPOCHS = 12
 LEAST_EPOCHS = 5
 """With 3, 4, 5, 6, 8 and 12 epochs 98.1, 98.3, 98.6, 99.2, 99.2 and 99.2 % of the test images are right."""
 SECONDS = 90.0
-"""How long the demo takes at most where the fewest epochs are not already longer."""
+"""The most seconds that the demo takes, unless the fewest epochs take longer."""
 _END_SHARE = 0.25
-"""What the end takes after the last epoch (figures, the end of the ranks, the table), as a share of the start."""
+"""The time after the last epoch (figures, the end of the ranks, the table), as a share of the start."""
 _COMBINED_BATCH = 64
 
 

@@ -25,7 +25,7 @@ _START = "starting ranks, importing torch"
 
 
 class Stage(NamedTuple):
-    """How many epochs of all copies are over, of how many, and what was done last."""
+    """The number of finished epochs of all copies, their total, and what was done last."""
 
     done: int
     total: int

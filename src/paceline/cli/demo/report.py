@@ -1,4 +1,4 @@
-"""What the demo prints: one header line, one table, how to read it, one verdict."""
+"""The output of the demo: one header line, one table, an explanation of it, one verdict."""
 
 from rich.console import Console
 from rich.table import Table

@@ -20,7 +20,7 @@ _TOTALS = {"total_s": "total_ms", "exposed_s": "exposed_ms"}
 
 @dataclass(frozen=True)
 class Setup:
-    """What ran.
+    """The setup of the training that ran.
 
     first_epoch_s: seconds that the first epoch of all copies took. shortened: whether there are fewer epochs for that
     reason. batch: images per step, all ranks together. gradient_bytes: bytes that each step all-reduces.

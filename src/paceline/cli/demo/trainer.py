@@ -19,7 +19,7 @@ class Trainer:
     """
 
     epochs: int
-    """How many epochs there will be, which must be known after the first one."""
+    """The number of epochs, which must be known after the first one."""
 
     def __init__(self, module: nn.Module, steps: int, after_backward: Callable[[], None] | None = None) -> None:
         self._module = module
