@@ -1,4 +1,4 @@
-"""What the ranks of a coordinator agree on before it is there: its channels, and that their options are the same."""
+"""The agreement of ranks before they have a coordinator: on its channels, and on having the same options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tuning chooses from: policies, and then, if the best policy is `board`, sizes of batches."""
+"""The choices open to tuning: policies, and then, if the best policy is `board`, sizes of batches."""
 
 from __future__ import annotations
 

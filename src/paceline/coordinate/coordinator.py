@@ -74,7 +74,7 @@ class Coordinator:
         self._runtime = runtime
         self._closed = False
         self.ordered = False
-        """Whether this rank has set an order."""
+        """True if this rank has set an order."""
         channel = agree(native, options)
         control, data = (
             runtime.subgroup(native.channel, range(self.size), channel + extra, timeout, runtime.plans)
@@ -338,7 +338,7 @@ class Coordinator:
 
     @cached_property
     def takes_devices(self) -> bool:
-        """Whether requests may be on a CUDA device.
+        """True if requests may be on a CUDA device.
 
         There must be one, PACELINE_CUDA must not be `nccl`, and the policy must take back nothing that it has begun.
         """

@@ -1,4 +1,4 @@
-"""What a coordinator needs of the process that it lives in."""
+"""The services that a coordinator needs from the process that it lives in."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Members(Protocol):
 
 
 class Following(Protocol):
-    """What keeps the plans of a coordinator to the network."""
+    """An object that adapts the plans of a coordinator to the network."""
 
     def close(self) -> None:
         """End; the coordinator has been closed."""
@@ -39,16 +39,16 @@ class Host(host.Host, Protocol):
 
     @property
     def plans(self) -> host.Plans:
-        """What makes the plans of groups for which nobody says otherwise."""
+        """The default maker of plans for groups."""
         ...
 
     @property
     def usable(self) -> bool:
-        """Whether groups can be made: not closed, and not inherited by a fork."""
+        """True if groups can be made: the host is not closed, and was not inherited by a fork."""
         ...
 
     def membership(self, channel: int) -> Members:
-        """Who is in the group with this channel. Raises CommunicationError if there is none."""
+        """Return the members of the group with this channel. Raises CommunicationError if there is none."""
         ...
 
     def exact(self, channel: int) -> tuple[int, int]:
@@ -56,7 +56,7 @@ class Host(host.Host, Protocol):
         ...
 
     def follow(self, coordinator: _engine.Coordinator, data: _engine.Group, timeout: float) -> Following | None:
-        """What keeps the plans of `data` to its network, looking where the coordinator stops; None where none does.
+        """Return an object that adapts the plans of `data` to its network where the coordinator stops, or None.
 
         timeout: the seconds for each message while links are measured.
         """

@@ -1,4 +1,4 @@
-"""What a coordinator has done: sums over all requests, and the last requests one by one."""
+"""The records of a coordinator: sums over all requests, and the last requests one by one."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Record(NamedTuple):
     """Requests with the same number were carried out together."""
     submitted_ns: int
     negotiated_ns: int
-    """When it was issued: it was known to be ready on all ranks, and its turn had come."""
+    """The time at which it was issued: it was known to be ready on all ranks, and its turn had come."""
     packed_ns: int
     reduced_ns: int
     done_ns: int
     last: bool
-    """Whether this rank was the last to hand it in, as far as it knows."""
+    """True if this rank was the last to hand it in, as far as it knows."""
     number: int
     """The number of the request; the requests of a rank are counted from 1 as they end."""
 
@@ -33,7 +33,7 @@ class Counters:
     """Sums since the coordinator was made. Times are nanoseconds."""
 
     cycles: int
-    """How often a polling policy woke up."""
+    """The number of times that a polling policy woke up."""
     synchronisations: int
     messages: int
     """Messages that the policy sent."""
@@ -43,7 +43,7 @@ class Counters:
     issued: int
     """Requests that the `issues` contained."""
     deviations: int
-    """How often policy `graph` fell back to negotiation."""
+    """The number of times that policy `graph` fell back to negotiation."""
     batches: int
     fused_bytes: int
     """Bytes that were packed with others, to be reduced together."""

@@ -9,7 +9,7 @@ from paceline.group.buffers import Array, as_array, read
 
 
 class OnDevice(NamedTuple):
-    """Where memory lies that is a CUDA device's: which one, and the stream on which it is in use, by CUDA's numbers.
+    """The place of memory on a CUDA device: the device, and the stream on which it is in use, by CUDA's numbers.
 
     allocate: of `all_gather` and `all_to_all`, whose output has a size that is known late: takes the number of elements
     from each rank, never 0 in all, and a stream, and returns the address of memory for them. It is called in a thread

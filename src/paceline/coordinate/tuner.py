@@ -22,7 +22,7 @@ Choice = TypeVar("Choice")
 
 @dataclass(frozen=True)
 class Subject(Generic[Choice]):
-    """What is tuned, and the words for it in messages.
+    """The subject of a tuning, and the words for it in messages.
 
     kind: the noun for a choice. kept, taken: the words of an outcome that keeps the first choice, or takes another.
     name: the name of a choice. hint: the setting that makes a choice from the start, "" if there is none. settling: the
@@ -173,5 +173,5 @@ class Tuner(Generic[Choice]):
 
 
 def is_better(figures: Sequence[float]) -> bool:
-    """Whether these figures, one for each round, are those of a choice that is better than the first one."""
+    """Return whether these figures, one for each round, are those of a choice that is better than the first one."""
     return median(figures) <= fitted.BETTER and sum(figure >= 1 for figure in figures) <= 1
