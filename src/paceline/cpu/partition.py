@@ -41,7 +41,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What `--cores` or PACELINE_CORES asks for: a mode, or explicit parts for each rank of a machine in turn."""
+    """The wish of `--cores` or PACELINE_CORES: a mode, or explicit parts for each rank of a machine in turn."""
 
     mode: str = "off"
     explicit: tuple[Parts, ...] = ()
