@@ -1,1 +1,1 @@
-"""How sizes, times, YAML lines, terminal tables and SVG pictures are written."""
+"""The written forms of sizes, times, YAML lines, terminal tables and SVG pictures."""
