@@ -36,7 +36,7 @@ AnyArray: TypeAlias = NDArray[np.generic]  # type: ignore[explicit-any]  # numpy
 """A NumPy array of any shape and dtype."""
 
 Array: TypeAlias = SupportsBuffer | SupportsDLPack
-"""What collectives take: NumPy arrays, memoryviews, CPU tensors, and anything like them."""
+"""The arrays that collectives take: NumPy arrays, memoryviews, CPU tensors, and anything like them."""
 
 _giving_back = threading.Lock()
 

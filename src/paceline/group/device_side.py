@@ -14,7 +14,7 @@ Spans = list[tuple[int, int]]
 
 
 class DeviceSide:
-    """What a group does on a device: the one that has the arrays of its first call there.
+    """The operations of a group on a device: the one that has the arrays of its first call there.
 
     Every call hands its work to the device and waits for nobody, but for the first one, which is collective. Each
     raises ValueError if arrays of one call are in use on several streams, and what the group's collectives raise.
@@ -94,7 +94,7 @@ class DeviceSide:
 def _encoded(
     codec: int, residual: DeviceArray | None, arrays: list[DeviceArray]
 ) -> tuple[tuple[int, int], list[DeviceArray]]:
-    """What follows the stream in the engine's call, and all arrays that the call uses."""
+    """Return the codec and the residual's address for the engine, and all arrays that the call uses."""
     if residual is None:
         return (codec, 0), arrays
     return (codec, residual.address), [*arrays, residual]

@@ -459,7 +459,7 @@ class Group:
 
 
 def _handed(operation: Operation, async_op: bool) -> Operation | None:
-    """What a collective returns whose work has been handed to a device."""
+    """Return the result of a collective whose work has been handed to a device."""
     if async_op:
         return operation
     operation.wait()

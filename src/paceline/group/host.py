@@ -1,4 +1,4 @@
-"""What a group needs of the process that it lives in."""
+"""The services that a group needs from the process that it lives in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ending(Protocol):
     """An operation that may still be under way."""
 
     def done(self) -> bool:
-        """Whether it is over, well or not; never waits."""
+        """Return whether the operation is over, well or not, without waiting."""
         ...
 
 

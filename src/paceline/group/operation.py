@@ -32,7 +32,7 @@ class Operation:
         self._runtime.dropped(self)
 
     def done(self) -> bool:
-        """Whether it is over, well or not, and the results are where they belong; never waits."""
+        """Return without waiting whether the operation is over, well or not, and the results are where they belong."""
         native = self._native
         if not native.done():
             return False
@@ -88,4 +88,4 @@ class Over(Operation):
 
 
 OVER = Over()
-"""What every call returns that is over at once and has received no message."""
+"""The result of every call that is over at once and has received no message."""
