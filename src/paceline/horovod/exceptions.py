@@ -6,7 +6,7 @@ from enum import IntFlag
 
 
 class HostUpdateResult(IntFlag):
-    """How the hosts of the job changed."""
+    """A change of the job's hosts."""
 
     no_update = 0
     removed = 1

@@ -24,7 +24,7 @@ _MAX_DEPTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How objects of one further type are serialised.
+    """The serialisation of objects of one further type.
 
     tag: the type's name in the header. split: returns a JSON value and an array of any dtype. join: makes the object
     again from that JSON value and the array's memory as uint8.

@@ -32,7 +32,7 @@ __all__ = ["HorovodConfig", "HorovodTrainer"]
 
 @dataclass
 class HorovodConfig(BackendConfig):
-    """How the workers of a HorovodTrainer meet.
+    """The settings by which the workers of a HorovodTrainer meet.
 
     nics: names of network interfaces of which each node uses its first; chosen by the route to rank 0 by default. key:
     the secret that a worker must know to join; drawn anew for each start by default. timeout_s: seconds within which

@@ -1,4 +1,4 @@
-"""How a tensor's rows are shared among ranks."""
+"""The division of a tensor's rows among ranks."""
 
 from __future__ import annotations
 

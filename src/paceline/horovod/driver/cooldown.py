@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Cooldown:
-    """Which hosts get no new ranks because a rank failed there.
+    """The hosts that get no new ranks because a rank failed there.
 
     cooldown: the shortest and the longest exclusion of a host, in seconds; it doubles with each failure. None excludes
     a host for good.

@@ -35,7 +35,7 @@ class Rounds:
     limits: Limits
     cooldown: Cooldown = field(default_factory=Cooldown)
     finished: bool = False
-    """Whether a rank ended successfully; no further workers are started then."""
+    """True if a rank ended successfully; no further workers are started then."""
     stopped: bool = False
     number: int = 0
     """The number of the present round, 0 before the first."""

@@ -116,7 +116,7 @@ class Worker:
         self._client = StoreClient(driver, *who, Deadline(timeout), owner=_OWNER, culprit=NOBODY)
         self.round: Round | None = None
         self.behind = False
-        """Whether this process's state may be older than the others'."""
+        """True if this process's state may be older than the others'."""
 
     def next_round(self, problem: str = "") -> Round:
         """Ask for a round and wait for it without a time limit; the driver limits the wait.

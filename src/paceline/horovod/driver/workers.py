@@ -19,9 +19,9 @@ class Worker:
     rank: int = 0
     asks: bool = False
     synced: bool = False
-    """Whether it has the state of the job."""
+    """True if the worker has the state of the job."""
     behind: bool = False
-    """Whether its state may be older than that of the others."""
+    """True if the worker's state may be older than that of the others."""
 
     @property
     def seniority(self) -> tuple[bool, int, int, int]:

@@ -1,4 +1,4 @@
-"""What scripts import from `horovod.runner`."""
+"""The names that scripts import from `horovod.runner`."""
 
 from __future__ import annotations
 

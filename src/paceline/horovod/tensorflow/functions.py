@@ -75,4 +75,4 @@ def _join(meta: Any, blob: Blob) -> Any:
 
 
 KINDS = (Kind("tf.tensor", tf.__internal__.EagerTensor, _split, _join),)
-"""How TensorFlow's types are serialised; see `plain_data.Kind`."""
+"""The serialisation of TensorFlow's types; see `plain_data.Kind`."""

@@ -26,7 +26,7 @@ Groups = int | Sequence[Sequence[Any]] | None
 
 @dataclass
 class Gradients:
-    """How gradients are combined. local: the keys of variables whose gradients stay this rank's own.
+    """The rules by which gradients are combined. local: the keys of variables whose gradients stay this rank's own.
 
     See DistributedGradientTape for the other fields. Raises ValueError for arguments that make no sense.
     """

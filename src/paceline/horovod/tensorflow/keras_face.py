@@ -1,4 +1,4 @@
-"""What Horovod's API has for every Keras, in `paceline.horovod.keras` and `paceline.horovod.tensorflow.keras` alike."""
+"""Horovod's API for every Keras, the same in `paceline.horovod.keras` and `paceline.horovod.tensorflow.keras`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from paceline.horovod.tensorflow.process_set import number_of
 
 @dataclass(frozen=True)
 class Reduction:
-    """How dense tensors are combined over the ranks of a process set.
+    """The rules by which dense tensors are combined over the ranks of a process set.
 
     op: what combines them, such as Sum. prescale, postscale: factors before and after. codec: how float32 is encoded
     between machines; None: not at all. error_feedback: whether what that loses of a tensor is kept, by its name, for

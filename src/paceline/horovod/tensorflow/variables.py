@@ -1,4 +1,4 @@
-"""What identifies a variable: TensorFlow's own and Keras 3's, which holds one of them."""
+"""The identity of a variable, be it TensorFlow's own or Keras 3's, which holds one of them."""
 
 from __future__ import annotations
 

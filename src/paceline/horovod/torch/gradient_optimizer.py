@@ -61,7 +61,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         encoded = {name: p for p, name in names.items() if encodes(codec_of(compression), p.dtype, op)}
         self._place = {parameter: place for place, parameter in enumerate(encoded.values())}
         self.residuals = Residuals(encoded) if encoded else None
-        """What encoding has lost of each gradient on this rank; None if nothing is encoded."""
+        """The encoding residuals of each gradient on this rank; None if nothing is encoded."""
         self._history = History(list(self._place)) if encoded else None
         self._unit_of: dict[Parameter, Unit] = {}
         self._hooked: set[Parameter] = set()
@@ -116,7 +116,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         self._ready: dict[Unit, int] = {}
         self._under_way = {}
         self._fresh = False
-        """Whether a gradient has come since the last synchronisation."""
+        """True if a gradient has come since the last synchronisation."""
         self._synchronized = False
 
     def _wanted(self) -> list[Parameter]:

@@ -54,7 +54,7 @@ KINDS = (
     Kind("dtype", torch.dtype, lambda dtype: (str(dtype).removeprefix("torch."), _nothing()), _dtype),
     Kind("device", torch.device, lambda device: (str(device), _nothing()), lambda meta, _: torch.device(meta)),
 )
-"""How torch's types are serialised; see `plain_data.Kind`."""
+"""The serialisation of torch's types; see `plain_data.Kind`."""
 
 
 def broadcast_object(

@@ -139,7 +139,7 @@ class RowsOnDevice:
         self._like = like
 
     def place(self) -> OnDevice:
-        """Where a request that is handed in now finds its memory, and who allocates the output."""
+        """Return the place of the memory for a request that is handed in now, and the allocator of its output."""
         device = self._like.device
         return OnDevice(device.index or 0, cuda.stream(device), self._allocate)
 

@@ -1,1 +1,1 @@
-"""What TensorFlow's executor calls: the kernels of Paceline's ops, each of which hands requests to the coordinator."""
+"""The kernels of Paceline's ops, which TensorFlow's executor calls: each hands requests to the coordinator."""

@@ -21,7 +21,7 @@ from paceline.horovod.tensorflow.kernels.residuals import Residuals
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """What the library does with the number of a call; see engine/tensorflow/kernels.cpp."""
+    """The functions of the library that take the number of a call; see engine/tensorflow/kernels.cpp."""
 
     allocate: Callable[[int, int, int, ctypes.Array[ctypes.c_int64], int, int], int | None]
     end: Callable[[int, int, bytes], None]

@@ -9,7 +9,7 @@ from paceline.horovod.tensorflow.kernels.call import Call
 from paceline.horovod.tensorflow.kernels.memory import INT32
 
 NOT_INITIALISED, UNKNOWN_SET = -1, -3
-"""What Horovod's process_set_included_op answers before `init`, and for a set that does not exist."""
+"""The answers of Horovod's process_set_included_op before `init`, and for a set that does not exist."""
 
 
 def join(channel: Channel, call: Call) -> Pending[None]:

@@ -109,7 +109,7 @@ def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
 
 
 def _codec(node: Node, memory: Memory) -> str | None:
-    """How this tensor is encoded between machines; None if it goes as it is."""
+    """Return the codec of this tensor between machines; None if it goes as it is."""
     encoded = numpy_dtype(memory.dtype) == np.float32 and node.reduction in (ops.Average, ops.Sum)
     return node.codec if node.codec and encoded else None
 
