@@ -1,4 +1,4 @@
-"""Whether ranks give a collective arrays of the same shapes: the engine compares only how many elements there are.
+"""A check that ranks give a collective arrays of the same shapes: the engine compares only the numbers of elements.
 
 A compiled program holds a digest of the shapes and dtypes of each of its collectives. Ranks compare it when they carry
 out a collective of that digest for the first time, after the engine has compared what it knows.
@@ -35,7 +35,7 @@ def option_of(number: int) -> int:
 
 
 class Likeness:
-    """Which collectives the ranks of `group` have compared."""
+    """The collectives that the ranks of `group` have compared."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
