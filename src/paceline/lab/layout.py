@@ -51,7 +51,7 @@ class Uplink:
 
 
 class Layout:
-    """What the machines, switches and links of `topology` become.
+    """The namespaces and links that the machines, switches and links of `topology` become.
 
     prefix: that of the namespaces. switches: the namespaces of the switches. uplinks: in the order of the topology.
     """

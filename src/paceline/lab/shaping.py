@@ -35,7 +35,7 @@ _SHORT_SHARE = 0.1
 
 
 class Discipline(str, Enum):
-    """Who goes first in a queue, and who is dropped."""
+    """A queueing discipline: who goes first, and who is dropped."""
 
     SHORT_FIRST = "short-first"
     """Short packets have a queue of their own that goes first, as fq_codel lets them: acknowledgements that wait behind
@@ -49,7 +49,7 @@ class Discipline(str, Enum):
 
 @dataclass(frozen=True)
 class Queue:
-    """What waits where a link is full. seconds: how long the link needs to carry a full queue.
+    """The queue that forms where a link is full. seconds: how long the link needs to carry a full queue.
 
     The default is that of a switch: long enough for TCP to fill the link, short enough that nothing waits for long.
     """
