@@ -45,7 +45,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a process ended. `code` is as a shell reports it: 128 + n for a process killed by signal n."""
+    """The end of a process. `code` is as a shell reports it: 128 + n for a process killed by signal n."""
 
     name: str
     pid: int

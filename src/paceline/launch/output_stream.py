@@ -1,4 +1,4 @@
-"""What one process wrote, and what that says of its failure."""
+"""The output of one process, and what it says of the process's failure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class OutputStream:
 
     @property
     def is_output(self) -> bool:
-        """Whether this is the process's stdout and not its stderr."""
+        """True if this is the process's stdout and not its stderr."""
         return self.target == STDOUT
 
     def record(self, data: bytes) -> str:
@@ -89,7 +89,7 @@ class OutputStream:
 
     @property
     def failed_at(self) -> float:
-        """When the process failed: at its last traceback if it printed one, else at its end."""
+        """The time of the process's failure: that of its last traceback if it printed one, else that of its end."""
         return self.traced or self.ended or time.monotonic()
 
     @property
@@ -99,7 +99,7 @@ class OutputStream:
 
     @property
     def blames_another(self) -> bool:
-        """Whether it ended with an error that says that another rank failed before, or did not come."""
+        """True if the process ended with an error that says that another rank failed before, or did not come."""
         reported = self.failure is not None and self.failure.error in _NAMES
         # torch before 2.13 raises a RuntimeError in place of what a gradient's exchange raised.
         return any(name in _CONSEQUENCES or (reported and name == "RuntimeError") for name in self.raised)

@@ -92,17 +92,17 @@ class Relay:
 
     @property
     def reading(self) -> bool:
-        """Whether a source is still open."""
+        """True if a source is still open."""
         return bool(self._targets)
 
     @property
     def held_up(self) -> bool:
-        """Whether a source waits for a reader."""
+        """True if a source waits for a reader."""
         return bool(self._held)
 
     @property
     def writing(self) -> bool:
-        """Whether something still waits for its reader."""
+        """True if something still waits for its reader."""
         return any(outlet.waiting for outlet in self._outlets.values())
 
     def close(self) -> None:

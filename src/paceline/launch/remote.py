@@ -29,7 +29,7 @@ _HOST_PREFIXES = ("BASH_FUNC_", "XDG_")
 
 @dataclass(frozen=True)
 class Ssh:
-    """How other hosts are reached. The user's own ssh configuration decides authentication and host keys.
+    """The ssh access to other hosts. The user's own ssh configuration decides authentication and host keys.
 
     port: the port of the hosts' ssh servers. identity: the path of a private key.
     """

@@ -28,7 +28,7 @@ class Budget(Protocol):
 
 @dataclass(frozen=True)
 class Resources:
-    """What each rank of this machine uses.
+    """The resources that each rank of this machine uses.
 
     threads: per rank; None leaves the choice to the user's environment or to torchrun. cores: the CPUs of each local
     rank; empty if ranks are not pinned. variables: to be added to the ranks' environment. reasons: sentences to print.

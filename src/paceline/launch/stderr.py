@@ -87,7 +87,7 @@ class Collector:
 
     @property
     def holding(self) -> bool:
-        """Whether `release` should be called again within HOLD_SECONDS."""
+        """True if `release` should be called again within HOLD_SECONDS."""
         return any(stream.held for stream in self.streams)
 
     def warn(self, line: str) -> None:

@@ -26,7 +26,7 @@ class Listener(Protocol):
 
     @property
     def holding(self) -> bool:
-        """Whether `release` should be called again soon, because an unfinished line is held back."""
+        """True if `release` should be called again soon, because an unfinished line is held back."""
 
     @property
     def relay(self) -> Relay | None:
@@ -50,7 +50,7 @@ class Signals:
     def __init__(self) -> None:
         self.received: list[int] = []
         self.ends_at: float | None = None
-        """When everything should be over, on the monotonic clock; None before the first signal was noticed."""
+        """The monotonic time by which everything should be over; None before the first signal was noticed."""
         self._noticed = 0
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._reading, False)
@@ -95,7 +95,7 @@ class Signals:
 
     @property
     def overdue(self) -> bool:
-        """Whether everything should be over, because signals asked for it."""
+        """True if everything should be over, because signals asked for it."""
         return self.ends_at is not None and time.monotonic() >= self.ends_at
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -30,7 +30,7 @@ class Unstarted:
 
     @property
     def holding(self) -> bool:
-        """Whether the collector holds back an unfinished line."""
+        """True if the collector holds back an unfinished line."""
         return self._collector.holding
 
     @property
