@@ -1,4 +1,4 @@
-"""What a rank tells its launcher when a group of its has failed: which error it raises, and which rank is to blame."""
+"""A rank's report to its launcher that one of its groups has failed: the error it raises, and the rank to blame."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ class Links(Protocol):
         ...
 
     def answers(self) -> Sequence[tuple[str, int, bytes]]:
-        """Of each rank what peers call it, the number of the question that it answered last, and the answer."""
+        """Return each rank's name among its peers, the number of the question that it answered last, and the answer."""
         ...
 
     def questions(self) -> Sequence[tuple[int, int, bytes]]:
-        """What other ranks have asked: the peer, the number and the words."""
+        """Return the questions of other ranks: the peer, the number and the words of each."""
         ...
 
     def answer(self, peer: int, number: int, content: bytes, /) -> None:
@@ -58,7 +58,7 @@ class FarRanks:
         return str(self._links.ask(FIGURES)).encode()
 
     def answers(self) -> bytes:
-        """What they have answered last: a JSON object of `[who, number of the question, answer in base64]` by rank."""
+        """Return their last answers: a JSON object of `[who, number of the question, answer in base64]` by rank."""
         found = {}
         for who, number, content in self._links.answers():
             if place := self._locate(who):

@@ -1,4 +1,4 @@
-"""What others see of a rank: answers to their questions, its figures, and the timeline."""
+"""The outside view of a rank: answers to the questions of others, its figures, and the timeline."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
     from paceline.observe.timeline import Timeline
 
     class Native(Engine, Links, Protocol):
-        """What a monitor asks of the engine."""
+        """The part of the engine that a monitor uses."""
 
 
 class Recorder(Protocol):
-    """What a process has recorded of itself, `paceline.runtime.flight_recorder.FlightRecorder`."""
+    """The record that a process keeps of itself, `paceline.runtime.flight_recorder.FlightRecorder`."""
 
     @property
     def groups(self) -> Mapping[int, Group]:
@@ -48,7 +48,7 @@ class Recorder(Protocol):
 
 
 class Monitor:
-    """What others see of one rank, from its first group on. It costs nothing until somebody asks for something.
+    """The outside view of one rank, from its first group on. It costs nothing until somebody asks for something.
 
     members: the ranks of the job, of which this one is `rank`. timeout: the seconds that the job's operations may take
     if they are given no others. annotations: see `Observer`.
