@@ -1,4 +1,4 @@
-"""What a process tells its observers because the engine cannot see it."""
+"""The facts that a process tells its observers because the engine cannot see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What loading batches costs a process: how long they took to make, and how long it waited for them."""
+"""The cost of loading batches in a process: the time to make them, and the time that it waited for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a rank's last steps began, as it tells those who ask: nanoseconds of a clock of its own, ascending."""
+"""The start times of a rank's last steps, as it tells those who ask: nanoseconds of a clock of its own, ascending."""
 
 from __future__ import annotations
 

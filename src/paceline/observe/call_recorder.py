@@ -29,7 +29,7 @@ _COPIED = 8 << 20
 """Bytes that are copied to find how fast memory is; they do not fit a core's own caches."""
 _COPIES = 5
 _SLEEPS, _SLEEP = 20, 200e-6
-"""How often a rank sleeps, and the seconds of each, to find how late it wakes up."""
+"""The number of sleeps, and the seconds of each, that show how late a rank wakes up."""
 
 
 class CallRecorder:

@@ -50,7 +50,7 @@ class InternalOperations:
             self._spans.append((channel, first, sequence()))
 
     def has_group(self, channel: int) -> bool:
-        """Whether all operations of this group are Paceline's own."""
+        """Return whether all operations of this group are Paceline's own."""
         return channel in self._groups
 
     def __contains__(self, event: Event) -> bool:

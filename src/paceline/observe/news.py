@@ -1,4 +1,4 @@
-"""What an observer tells its listeners."""
+"""The news that an observer tells its listeners."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.observe.trace.request import Request
 
 @dataclass(frozen=True)
 class News:
-    """What ended since the last look: operations, ordered by their ids, and requests, as they ended."""
+    """Everything that ended since the last look: operations, ordered by their ids, and requests, as they ended."""
 
     events: tuple[Event, ...] = ()
     requests: tuple[Request, ...] = ()

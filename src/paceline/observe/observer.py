@@ -44,12 +44,12 @@ class Options(Protocol):
 
     @property
     def wait(self) -> str:
-        """How a polling policy waits: "spin" or "yield"."""
+        """The wait mode of a polling policy: "spin" or "yield"."""
         ...
 
 
 class Source(Protocol):
-    """What an observer asks of a coordinator."""
+    """The part of a coordinator that an observer uses."""
 
     @property
     def options(self) -> Options:
@@ -71,7 +71,7 @@ class Source(Protocol):
 
 
 class Engine(Protocol):
-    """What an observer, and the warnings about stalls, ask of the engine."""
+    """The part of the engine that an observer and the warnings about stalls use."""
 
     def events(self, after: int = 0, /) -> Sequence[Row]:
         """The last operations with ids above `after`, oldest first; see `paceline.observe.trace.event`."""
@@ -207,7 +207,7 @@ class Observer:
             )
 
     def begins_ns(self) -> list[int]:
-        """When the last steps began, oldest first, after one more look.
+        """Return the start times of the last steps, oldest first, after one more look.
 
         Only differences mean something: optimizers' steps are told by another clock than those that the communication
         suggests, and an earlier one.

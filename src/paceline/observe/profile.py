@@ -1,4 +1,4 @@
-"""What a rank did lately, call by call, and what its machine is like: enough to simulate the job."""
+"""The recent work of a rank, call by call, and the properties of its machine: enough to simulate the job."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Handed(NamedTuple):
 
 @dataclass(frozen=True)
 class Profile:
-    """What a rank did lately, oldest first, and its machine.
+    """The recent work of a rank, oldest first, and its machine.
 
     steps_ns: when its optimizers stepped, if a framework tells that (CLOCK_REALTIME in ns). fusion_bytes,
     cycle_seconds, waits: the options of its coordinator, if it had one. codec: how PACELINE_COMPRESS encodes

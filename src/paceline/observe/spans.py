@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Span = tuple[float, float]
-"""When something began and ended; both in the same unit."""
+"""The begin and the end of something; both are in the same unit."""
 
 
 def covered(spans: Iterable[Span]) -> float:

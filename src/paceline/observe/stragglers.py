@@ -11,7 +11,7 @@ from paceline.observe.trace.clocks import clocks
 
 @dataclass(frozen=True)
 class Last:
-    """How often one rank was the last to come.
+    """The lateness of one rank: how often it was the last to come.
 
     share: the share of the `count` known collectives, 0 to 1. late_ms: how much later it came than the rank before it,
     on average; None if only the ranks themselves noticed. tensors: the names that it was most often the last to hand
@@ -25,7 +25,7 @@ class Last:
 
 
 def arrived_last(after: Sequence[Figures], before: Mapping[int, Figures] | None = None) -> dict[int, Last]:
-    """How often each rank was the last, by rank; empty if nothing is known.
+    """Return how often each rank was the last, by rank; the result is empty if nothing is known.
 
     If `before` is given, only what happened since counts, unless nothing did. For named requests the ranks notice
     themselves who was last. For collectives without a name, the ranks' times of the last few hundred calls are compared

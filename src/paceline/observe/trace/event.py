@@ -43,7 +43,7 @@ class Event(NamedTuple):
 
     @property
     def point_to_point(self) -> bool:
-        """Whether this is a send or a receive, which has no place in the group's sequence."""
+        """True if this is a send or a receive, which has no place in the group's sequence."""
         return self.collective in ("send", "recv")
 
 

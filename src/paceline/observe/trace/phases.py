@@ -58,7 +58,7 @@ class Tensors:
 
 
 class Turns:
-    """When the turn of each batch came. A group carries out its batches one after the other, so that is when the batch
+    """The times of the batches' turns. A group carries out its batches one after the other, so that is when the batch
     before was done. Requests must arrive in the order in which they ended.
     """
 

@@ -31,27 +31,27 @@ class Record(Protocol):
 
     @property
     def submitted_ns(self) -> int:
-        """When this rank submitted the request."""
+        """The time at which this rank submitted the request."""
 
     @property
     def negotiated_ns(self) -> int:
-        """When the ranks had agreed to carry it out."""
+        """The time at which the ranks had agreed to carry it out."""
 
     @property
     def packed_ns(self) -> int:
-        """When it was copied into the fusion buffer."""
+        """The time at which it was copied into the fusion buffer."""
 
     @property
     def reduced_ns(self) -> int:
-        """When the collective itself was done."""
+        """The time at which the collective itself was done."""
 
     @property
     def done_ns(self) -> int:
-        """When the request was done."""
+        """The time at which the request was done."""
 
     @property
     def last(self) -> bool | None:
-        """Whether this rank was the last to submit it; None if that is unknown."""
+        """True if this rank was the last to submit it; None if that is unknown."""
 
     @property
     def number(self) -> int:
