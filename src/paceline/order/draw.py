@@ -45,7 +45,7 @@ _LARGE = _Sizes(column=9, place=18, lane=22, box=17, font=8)
 
 @dataclass(slots=True)
 class _Layout:
-    """Where each executed node is: `x` is its middle in pixels, `lane` its row."""
+    """The places of the executed nodes: `x` is the middle of each in pixels, `lane` its row."""
 
     x: dict[int, float] = field(default_factory=dict)
     lane: dict[int, int] = field(default_factory=dict)

@@ -62,7 +62,7 @@ def scheme(graph: Graph, ordered: Order, fusion_bytes: int = FUSION_BYTES) -> Sc
 
 
 def _refusal(run: list[Collective], total: int, item: Collective, needs_one: bool, fusion_bytes: int) -> str:
-    """Why `item` cannot join the run, "" where it can."""
+    """Return the reason why `item` cannot join the run, "" where it can."""
     like = run[0]
     if needs_one:
         return f"{item.name} needs one of them"

@@ -12,7 +12,7 @@ class GraphError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """What a node moves between the ranks.
+    """The data that a node moves between the ranks.
 
     name: the name under which the program submits it, once per step. nbytes: its size in bytes, all of one `dtype`. op:
     the reduction where `kind` is all_reduce.

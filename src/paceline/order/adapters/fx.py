@@ -87,7 +87,7 @@ def _operator(node: fx.Node) -> str:
 
 
 def _waits_itself(node: fx.Node) -> bool:
-    """Whether it is not functional: SyncBatchNorm, or a call of torch.distributed, whose wait is not traced."""
+    """Return whether the node is not functional: SyncBatchNorm, or a torch.distributed call with an untraced wait."""
     return node.op == "call_module" or (
         isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "c10d"
     )
