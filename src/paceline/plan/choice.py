@@ -43,7 +43,7 @@ class Choice:
 
     @property
     def outline(self) -> Outline:
-        """What the plan sends, for the cost model."""
+        """The outline of what the plan sends, for the cost model."""
         return outline(self.plan, self.one_shot)
 
 

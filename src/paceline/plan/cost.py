@@ -95,7 +95,7 @@ class LinkCost:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an all-reduce of `nbytes` bytes in chunks of `chunk` bytes costs.
+    """The cost of an all-reduce of `nbytes` bytes in chunks of `chunk` bytes.
 
     `links` leaves out links with all ranks on one side.
     """

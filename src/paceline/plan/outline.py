@@ -25,7 +25,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What `cost` needs to know about a plan for ranks 0 .. world-1."""
+    """The facts that `cost` needs to know about a plan for ranks 0 .. world-1."""
 
     world: int
     name: str
