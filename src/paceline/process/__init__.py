@@ -1,1 +1,1 @@
-"""What this process has of Paceline, put together: its runtime, how networks are followed, what people see."""
+"""The parts of Paceline in this process, put together: its runtime, how networks are followed, what people see."""

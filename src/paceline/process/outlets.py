@@ -1,4 +1,4 @@
-"""What people see of a rank beside what they ask it: the report, the metrics, and a verdict in the log."""
+"""The outlets through which people see a rank without asking it: the report, the metrics, and a verdict in the log."""
 
 from __future__ import annotations
 
