@@ -1,4 +1,4 @@
-"""How ranks meet: stores, handshakes, listeners, and the links that result."""
+"""The meeting of ranks: stores, handshakes, listeners, and the links that result."""
 
 from paceline.rendezvous.link import Link, Native
 from paceline.rendezvous.machine import Machine, this_machine

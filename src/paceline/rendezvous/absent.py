@@ -1,4 +1,4 @@
-"""Who has not joined a meeting, in a sentence."""
+"""The ranks that have not joined a meeting, named in a sentence."""
 
 from __future__ import annotations
 

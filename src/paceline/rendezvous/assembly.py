@@ -62,7 +62,7 @@ class Assembly:
         self._present = ""  # rank 0's ticket in this meeting, "" before it is known
         self._gathered: list[str] = []  # where the lists of exchanges are
         self.failed_elsewhere = False
-        """Whether another rank gave up, and its reason was raised here."""
+        """True if another rank gave up, and its reason was raised here."""
         # Seconds. Rank 0 answers all polls, so the more ranks there are, the less often each asks.
         self._longest_pause = max(0.02, 0.0002 * size)
 

@@ -51,7 +51,7 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a conversation is resumed with: the bytes that it asked for, and the descriptors that came with them."""
+    """The input that resumes a conversation: the bytes that it asked for, and the descriptors that came with them."""
 
     data: bytes = b""
     fds: tuple[int, ...] = ()

@@ -30,7 +30,7 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        """Whether the deadline is over."""
+        """True if the deadline has passed."""
         return time.monotonic() >= self._end
 
     def later(self, seconds: float) -> Deadline:

@@ -1,4 +1,4 @@
-"""Why a meeting failed, as ranks tell each other through the store."""
+"""The reason why a meeting failed, as ranks tell each other through the store."""
 
 from __future__ import annotations
 

@@ -32,14 +32,14 @@ _NOTHING = bytes(32)
 
 
 class Role(IntEnum):
-    """What a caller wants to connect to."""
+    """The service to which a caller wants to connect."""
 
     LINK = 1
     STORE = 2
 
 
 class Verdict(IntEnum):
-    """What a callee answers, as one byte on the wire."""
+    """The answer of a callee, as one byte on the wire."""
 
     WELCOME = 0
     PROTOCOL = 1

@@ -34,7 +34,7 @@ class Candidate:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the address."""
+        """True if only this machine can reach the address."""
         return ipaddress.ip_address(self.address).is_loopback
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ class Choice:
 
     @property
     def public(self) -> bool:
-        """Whether the address is one that the whole internet could reach."""
+        """True if the address is one that the whole internet could reach."""
         return ipaddress.ip_address(self.address).is_global
 
 
@@ -133,7 +133,7 @@ def _asked_for(candidates: Sequence[Candidate], asked: str, routed: str | None, 
 
 
 def _matches(candidate: Candidate, item: str) -> bool:
-    """Whether `item`, an interface name (with * and ?), an address or a network in CIDR form, fits the candidate."""
+    """Return whether `item`, an interface name (with * and ?), an address or a CIDR network, fits the candidate."""
     try:
         return ipaddress.ip_address(candidate.address) in ipaddress.ip_network(item, strict=False)
     except ValueError:

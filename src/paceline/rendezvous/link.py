@@ -60,7 +60,7 @@ class Link:
 
     @property
     def shared(self) -> bool:
-        """Whether the link has memory that both ends see."""
+        """True if the link has memory that both ends see."""
         return self.memory_fd >= 0
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Pairing:
-    """What both conversations need.
+    """The data that both conversations need.
 
     key: the job's secret. ticket: this rank's. ranks: the rank of every ticket. arena: the descriptor of this process's
     arena, which its owner closes.

@@ -35,7 +35,7 @@ log = logging.getLogger("paceline.rendezvous")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """What stays the same about this process in all its meetings.
+    """The facts about this process that stay the same in all its meetings.
 
     name: 16 random bytes in hexadecimal. version: of Paceline. network: about the topology file that this process was
     given; see Member.
