@@ -1,4 +1,4 @@
-"""What the page's script draws: a bounded part of the ranks, steps and tensors of a run."""
+"""The data that the page's script draws: a bounded part of the ranks, steps and tensors of a run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What the script gets, and what of it was left out."""
+    """The data that the script gets, and what was left out."""
 
     data: dict[str, object]
     ranks_left_out: int = 0

@@ -1,4 +1,4 @@
-"""What a step's all-reduces need of every link between machines, by the planner's cost model."""
+"""The load that a step's all-reduces put on every link between machines, by the planner's cost model."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True)
 class Communication:
-    """What the cost model says of a step's all-reduces: seconds if they follow each other, and the links, the busiest
-    first. Links inside machines are left out."""
+    """The communication of a step's all-reduces by the cost model: seconds if they follow each other, and the links,
+    the busiest first. Links inside machines are left out."""
 
     seconds: float
     links: tuple[LinkUse, ...]

@@ -83,7 +83,7 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
 
 
 def _sizes(steps: Sequence[Sequence[tuple[float, int]]]) -> dict[int, float]:
-    """How many exchanges of each number of bytes a step has, in the mean."""
+    """Return the mean number of exchanges of each number of bytes in a step."""
     counts = Counter(nbytes for step in steps for _, nbytes in step)
     return {nbytes: count / len(steps) for nbytes, count in counts.items()}
 
@@ -104,7 +104,7 @@ def _latest(report: Report, steps: Sequence[Sequence[RankStep]]) -> Latest | Non
 
 
 def _punctual(latest: Latest, found: Parts) -> Gain:
-    """What it would give at most if the last rank came with the one before it, so that each step ended as much earlier.
+    """Return the most that it would give if the last rank came with the one before, each step ending as much earlier.
 
     It may give less, because exchanges that went on while the others waited would then take time of their own.
     """

@@ -1,4 +1,4 @@
-"""Where the steps of a recorded job went, rank by rank, on the clock that all ranks share."""
+"""The parts of a recorded job's steps, rank by rank, on the clock that all ranks share."""
 
 from __future__ import annotations
 

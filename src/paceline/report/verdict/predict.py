@@ -1,4 +1,4 @@
-"""What a recorded job would gain by changes, as the simulator says, if it can be believed about the run itself."""
+"""The gains that the simulator predicts for changes to a recorded job, if it can be believed about the run itself."""
 
 from __future__ import annotations
 

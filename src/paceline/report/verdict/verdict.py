@@ -1,4 +1,4 @@
-"""What limits a job, in sentences. Every number in them was measured, or comes from the cost model or the simulator."""
+"""A job's limit, in sentences. Every number in them was measured, or comes from the cost model or the simulator."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Latest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """What a verdict is made of. parts: seconds of a step, which add up to it; see `Parts`, and EXPOSED.
+    """The evidence for a verdict. parts: seconds of a step, which add up to it; see `Parts`, and EXPOSED.
 
     steps: the steps that were looked at. nbytes: bytes that a rank hands in in a step. ideal: seconds that a step's
     exchanges take by the cost model. actual: seconds that they took. links: those between machines, the busiest first.
@@ -98,7 +98,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What limits a job.
+    """The bottleneck of a job, and what would help.
 
     bound: the part of the step that limits it. headline: that in a sentence, with what would help most. details:
     further sentences. gains: what would help, the most first; only what is worth it.
@@ -117,7 +117,7 @@ class Verdict:
 
     @property
     def waits_for_network(self) -> bool:
-        """Whether the job waits for bytes between machines in a good part of its step, as far as anybody knows.
+        """True if the job waits for bytes between machines in a good part of its step, as far as anybody knows.
 
         Of a wait that may be for other ranks, no more counts than the cost model says that the exchanges take.
         """
@@ -190,7 +190,7 @@ def _transfer_name(evidence: Evidence) -> str:
 
 
 def _beyond_memory(evidence: Evidence) -> float | None:
-    """How many times as long as the memory of the only machine needs exchanges take, if something else is slow.
+    """Return the ratio of the exchanges' time to what the only machine's memory needs, if something else is slow.
 
     That may be the ranks themselves, as where they outnumber the cores.
     """
