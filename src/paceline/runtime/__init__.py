@@ -1,1 +1,1 @@
-"""What a process has: its engine, its links to other ranks, its arena and its groups."""
+"""The runtime of a process: its engine, its links to other ranks, its arena and its groups."""

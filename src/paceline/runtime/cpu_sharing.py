@@ -1,4 +1,4 @@
-"""How the ranks of a machine share its CPUs: which parts of them a rank gets, and how long it may spin."""
+"""The sharing of a machine's CPUs by its ranks: which parts of them a rank gets, and how long it may spin."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def home(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings
 
 
 def spin_budget(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> budget.SpinBudget:
-    """How many microseconds this rank's engine spins, and why."""
+    """Return the microseconds that this rank's engine spins, and the reason."""
     others = [member.affinity for member in members if member.kernel == me.kernel and member.rank != me.rank]
     unseen = (settings.local_size or 1) - 1 - len(others)  # this group may be a part of the job
     return budget.spin_budget(mine, others + [me.affinity] * unseen, settings.spin_us)

@@ -21,7 +21,7 @@ NO_ENCODING: Encoding = (_engine.CODECS[NONE], 0)
 
 
 class Encodings:
-    """What is chosen for each group of a process. algorithm: as of `paceline.plan.choose.choose`. Not thread-safe."""
+    """The encodings of a process's groups. algorithm: as of `paceline.plan.choose.choose`. Not thread-safe."""
 
     def __init__(self, algorithm: str | None) -> None:
         self._algorithm = algorithm
@@ -31,11 +31,11 @@ class Encodings:
         self._exact: dict[int, Encoding] = {}
 
     def of(self, channel: int) -> Encoding | None:
-        """What was chosen for sums and means of the group with this channel; None before anything was."""
+        """Return the encoding for sums and means of the group with this channel; None before it is chosen."""
         return self._chosen.get(channel)
 
     def exact(self, channel: int) -> Encoding:
-        """What was chosen for values of that group that must arrive bit for bit; `NO_ENCODING` before anything was."""
+        """Return the encoding for values of that group that must arrive bit for bit; `NO_ENCODING` at first."""
         return self._exact.get(channel, NO_ENCODING)
 
     def choose(self, native: _engine.Group, topology: Topology, asked: str) -> Encoding:

@@ -1,4 +1,4 @@
-"""What a process tells of itself: its groups by name, its place in the job, and what failed first."""
+"""The account that a process gives of itself: its groups by name, its place in the job, and what failed first."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Groups:
 
     @property
     def network(self) -> str:
-        """What other ranks hear of the topology file that this process was given; "" if it was given none."""
+        """The word that other ranks hear about this process's topology file; "" if it was given none."""
         return self._given.word if self._given is not None else ""
 
     @property
@@ -117,7 +117,7 @@ class Groups:
             native.set_codec(*self._encodings.choose(native, here.topology, _BY_SETTING if new else ""))
 
     def encoding(self, native: _engine.Group) -> Encoding:
-        """What the cost model chooses for this group. Collective for the first time, where rank 0 logs the choice."""
+        """Return the cost model's choice for this group. The first call is collective, and rank 0 logs the choice."""
         chosen = self._encodings.of(native.channel)
         if chosen is None:
             assert self._placements is not None
@@ -132,7 +132,7 @@ class Groups:
         return (_engine.CODECS[LOSSLESS], 0) if self._compress == LOSSLESS else NO_ENCODING
 
     def membership(self, channel: int) -> Membership:
-        """Who is in the group with this channel. Raises CommunicationError if there is none."""
+        """Return the members of the group with this channel. Raises CommunicationError if there is none."""
         try:
             return self._memberships[channel]
         except KeyError:
@@ -154,7 +154,7 @@ class Groups:
         self._encodings.clear()
 
     def followed(self, native: _engine.Group, membership: Membership) -> Followed | None:
-        """What it takes to keep this group's plans to its network; None on one machine, and with a given algorithm."""
+        """Return this group's network and the planner for another; None on one machine, and with a given algorithm."""
         if membership.one_machine or self._algorithm is not None:
             return None
         assert self._placements is not None
@@ -177,7 +177,7 @@ class Groups:
 
 
 def _everywhere(native: _engine.Group, mine: bool) -> bool:
-    """Whether `mine` is true on all ranks."""
+    """Return whether `mine` is true on all ranks."""
     word = np.array([float(mine)])
     dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
     native.all_reduce(word.ctypes.data, word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)

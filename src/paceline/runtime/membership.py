@@ -1,4 +1,4 @@
-"""Who is in a group, and how this process reaches them."""
+"""The members of a group and the handles by which this process reaches them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.rendezvous import Member
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who is in a group: the members in rank order and the engine's peer handles (-1: this process)."""
+    """The members of a group in rank order, and the engine's peer handles (-1: this process)."""
 
     rank: int
     members: tuple[Member, ...]
@@ -19,7 +19,7 @@ class Membership:
 
     @property
     def one_machine(self) -> bool:
-        """Whether all members share memory."""
+        """True if all members share memory."""
         return len({member.machine for member in self.members}) == 1
 
     @property

@@ -1,4 +1,4 @@
-"""What the runtime needs of the module `paceline._engine`; a test can give it something else."""
+"""The part of the module `paceline._engine` that the runtime needs; a test can give it something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process asks of the network between machines."""
+"""The network between machines, as a process needs it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Owner(Host, Protocol):
 
     @property
     def annotations(self) -> Annotations:
-        """What this rank's figures learn beside what the engine counts."""
+        """The part of this rank's figures that the engine does not count."""
         ...
 
 
 class Following(Protocol):
-    """What keeps the plans of a coordinator to the network."""
+    """An object that adapts the plans of a coordinator to the network."""
 
     def close(self) -> None:
         """End; the coordinator has been closed."""

@@ -1,4 +1,4 @@
-"""What people see of a rank beside what they ask it."""
+"""The outlets through which people see a rank without asking it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Given:
 
     @property
     def word(self) -> str:
-        """What other ranks hear of it: a digest, equal for equal topologies, or "!" and the problem."""
+        """The word that other ranks hear about it: a digest, equal for equal topologies, or "!" and the problem."""
         if self.topology is None:
             return f"!{self.problem}"
         return hashlib.sha256(repr(self.topology).encode()).hexdigest()
@@ -57,7 +57,7 @@ class Placements:
         else:
             found = _fitted(file.path, file.topology, members)
         self.known = file is not None
-        """Whether a file describes the links."""
+        """True if a file describes the links."""
         self.learn(_on_cpus(found, members), members)
 
     def learn(self, found: Placement, members: Sequence[Member]) -> None:

@@ -32,7 +32,7 @@ class ProcessEngine:
         self.thread: EngineThread | None = None
         """The engine's thread; None before the first group."""
         self.spin: budget.SpinBudget | None = None
-        """How long the engine spins, and why; None before the first group."""
+        """The engine's spin time, and the reason for it; None before the first group."""
         self.partition: Partition | None = None
         """The CPUs of engine, input workers and compute, and why; None before the first group."""
 

@@ -1,4 +1,4 @@
-"""What a process has of Paceline: one engine with its links to other processes, shared memory, and its groups.
+"""The runtime of a process: one engine with its links to other processes, shared memory, and its groups.
 
 Links are between processes, so every group of a process shares them; that is why there is one runtime per
 process, made on first use by `paceline.process.current.runtime()`. Everything it needs is passed in, so a test makes
@@ -75,7 +75,7 @@ class Runtime:
         self.devices = _engine.Devices()
         """The CUDA devices of this process; the driver is opened when they are first asked for."""
         self.annotations = Annotations(self._engine.exposed_ns)
-        """What others see of this process beside what the engine knows."""
+        """The facts that others see of this process beside what the engine knows."""
 
     def group(
         self,
@@ -126,7 +126,7 @@ class Runtime:
         return native
 
     def membership(self, channel: int) -> Membership:
-        """Who is in the group with this channel. Raises CommunicationError if there is none."""
+        """Return the members of the group with this channel. Raises CommunicationError if there is none."""
         return self._groups.membership(channel)
 
     def placement(self, channel: int) -> Placement:
@@ -134,7 +134,7 @@ class Runtime:
         return self._groups.placement(channel)
 
     def follow(self, coordinator: _engine.Coordinator, data: _engine.Group, timeout: float) -> Following | None:
-        """What keeps the plans of a coordinator's group to its network, looking where the coordinator stops.
+        """Return an object that adapts the plans of a coordinator's group to its network where the coordinator stops.
 
         It is None on one machine, and where an algorithm was asked for. timeout: the seconds for each message while
         links are measured.
@@ -147,7 +147,7 @@ class Runtime:
         return self._network.follow_coordinator(self, data, followed.placement, measure, followed.plan, coordinator)
 
     def encoding(self, native: _engine.Group) -> tuple[int, int]:
-        """What the cost model chooses for sums and means of this group: a codec, and the bytes from which on it pays.
+        """Return the cost model's choice for sums and means of this group: a codec, and the bytes from which it pays.
 
         Collective for the first time in a group, where rank 0 logs the choice.
         """
@@ -214,7 +214,7 @@ class Runtime:
         return self._memory.allocate(size)
 
     def input_workers(self, then: Callable[[int], object] | None = None) -> pinning.InputWorkers:
-        """What an input worker calls first, see `paceline.worker_init`.
+        """Return the callable that an input worker calls first, see `paceline.worker_init`.
 
         Raises CommunicationError before the first group.
         """
@@ -236,12 +236,12 @@ class Runtime:
 
     @property
     def plans(self) -> Plans:
-        """What makes the plans of groups for which nobody says otherwise."""
+        """The default maker of plans for groups."""
         return self._groups.plans
 
     @property
     def spin(self) -> budget.SpinBudget | None:
-        """How long the engine spins, and why; None before the first group."""
+        """The engine's spin time, and the reason for it; None before the first group."""
         return self._engine.spin
 
     @property
@@ -266,7 +266,7 @@ class Runtime:
 
     @property
     def usable(self) -> bool:
-        """Whether groups can be made: not closed, and not inherited by a fork."""
+        """True if groups can be made: the runtime is not closed, and was not inherited by a fork."""
         return not self._closed and self._pid == os.getpid()
 
     def refuse_forked(self) -> None:
@@ -318,7 +318,7 @@ class Runtime:
                 raise RendezvousError(f"{fate}, and is needed for a new group", blamed.culprit)
 
     def _link(self, met: Meeting, rank: int) -> Membership:
-        """Who is in the group, once the engine has the links to them. If this raises, all new links are closed."""
+        """Link to the members of the group, and return them. If this raises, all new links are closed."""
         with self._lock:
             try:
                 self._check()
@@ -337,7 +337,7 @@ class Runtime:
             return native
 
     def _watch(self, membership: Membership, timeout: float) -> Outlets:
-        """What people see of this rank; others see it from its first group on."""
+        """Return the outlets through which people see this rank; others see it from its first group on."""
         if self._outlets is None:
             self._monitor = Monitor(
                 self.settings,
@@ -370,7 +370,7 @@ class Runtime:
             self._network.follow(self, native, followed.placement, measure, followed.plan)
 
     def _measure(self, membership: Membership, timeout: float) -> Measure:
-        """What measures the links between these machines; timeout: seconds for each message."""
+        """Return the function that measures the links between these machines; timeout: seconds for each message."""
 
         def measure(between: _engine.Group, switches: bool) -> tuple[Placement, Measured]:
             with (
