@@ -15,7 +15,7 @@ ALGORITHMS = (
 CODECS = ("bf16", "fp16", "three_in_one", "int8", "int4", "lossless")
 """The codecs of messages between machines."""
 NONE = "none"
-"""What stands for no codec where a name is asked for."""
+"""The word for no codec where a name is asked for."""
 LOSSLESS = "lossless"
 AUTO = "auto"
-"""What stands for the codec that the cost model chooses, where it may choose."""
+"""The word for the codec that the cost model chooses, where it may choose."""

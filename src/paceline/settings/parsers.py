@@ -23,7 +23,7 @@ MOST_THREADS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class MetricsAddress:
-    """Where ranks serve metrics: each at port `low` plus its local rank, or at the next free one up to `high`."""
+    """The address of metrics: each rank serves at port `low` plus its local rank, or the next free one up to `high`."""
 
     host: str
     low: int

@@ -50,7 +50,7 @@ class Settings:
     master_port: int | None = None
     """The port at which ranks meet; None if nothing says it."""
     master_port_taken: bool = False
-    """Whether the launcher itself listens on `master_port`, as torchrun's agent does."""
+    """True if the launcher itself listens on `master_port`, as torchrun's agent does."""
     store_ports: tuple[int, ...] = ()
     """The ports on which rank 0 may listen for the raw face's store, in the order in which to try them."""
     job: str = ""
@@ -124,7 +124,7 @@ class Settings:
     timeline: str | None = None
     """PACELINE_TIMELINE: the file that rank 0 writes the timeline of named tensors to, from `hvd.init()` on."""
     timeline_marks: bool | None = None
-    """Whether the timeline marks when each batch was issued (HOROVOD_TIMELINE_MARK_CYCLES)."""
+    """True if the timeline marks when each batch was issued (HOROVOD_TIMELINE_MARK_CYCLES)."""
     report: str | None = None
     """PACELINE_REPORT: where the first rank leaves the figures of the run when it ends: a JSON file, or `-` for tables
     on stderr."""
@@ -141,7 +141,7 @@ class Settings:
 
     @property
     def one_machine(self) -> bool:
-        """Whether the launcher says that all ranks are on this machine."""
+        """True if the launcher says that all ranks are on this machine."""
         return self.local_size == self.size
 
     @classmethod
