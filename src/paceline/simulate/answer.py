@@ -1,4 +1,4 @@
-"""What would happen: the step time of a job with an interval, and where its milliseconds go."""
+"""The predicted step time of a job with an interval, and where its milliseconds go."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INTERVAL = 90
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a job does under one policy with one algorithm."""
+    """The behaviour of a job under one policy with one algorithm."""
 
     ranks: int
     policy: str

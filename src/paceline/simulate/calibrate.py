@@ -1,4 +1,4 @@
-"""What a report says of a job: its gradients, how long its ranks compute, and what its network really carries."""
+"""The job that a report describes: its gradients, how long its ranks compute, and what its network really carries."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def calibrate(report: Report, where: str) -> Measured:
 
 
 def _gradients(rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Call]], where: str) -> tuple[Gradient, ...]:
-    """What every rank hands in in a step, and after which fraction of its computation."""
+    """Return the gradients that every rank hands in in a step, each with the fraction of the computation before it."""
     first = [calls[0][key] for key in rows[0]]
     other = sum(call.nbytes for call in first if call.collective != "all_reduce")
     if other > _OTHER * sum(call.nbytes for call in first):
@@ -104,7 +104,7 @@ def _computation(rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Cal
 
 
 def _compute(found: Sequence[Sequence[float]]) -> Compute:
-    """What is the same for all ranks, and what some ranks need more in nearly every step.
+    """Return the computation that is the same for all ranks, and what some ranks need more in nearly every step.
 
     If all values were drawn for any rank, one that is always late would be late now and then, and others too.
     """
@@ -117,7 +117,7 @@ def _compute(found: Sequence[Sequence[float]]) -> Compute:
 
 
 def _carries(steps: Sequence[Sequence[tuple[float, int]]], topology: Topology) -> tuple[float, ...]:
-    """How many times as long as the model of the network says the exchanges of each step took; empty on one machine."""
+    """Return the ratio of each step's exchange time to that of the network's model; empty on one machine."""
     if not between_machines(topology):
         return ()
     network = transfer(topology)

@@ -117,7 +117,7 @@ def _bars(drawing: drawsvg.Drawing, answers: Sequence[Answer], top: float) -> No
 
 
 def _labels(answers: Sequence[Answer]) -> list[str]:
-    """What tells each answer from the others: all that is not the same in all of them, and the ranks anyway."""
+    """Return the words that tell the answers apart: all that is not the same in all of them, and the ranks anyway."""
     words = [
         (f"{each.ranks} ranks", each.network, each.policy, each.algorithm if each.algorithm != each.policy else "")
         for each in answers

@@ -18,7 +18,7 @@ CYCLE_SECONDS = 5e-3
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compute:
-    """How long ranks compute in a step.
+    """The time that ranks compute in a step.
 
     A rank hands in its last gradient `seconds` after the step began, or one of the measured `samples` if there are any,
     plus an exponential delay with the mean `delay`, which `Cores` may make longer.
@@ -59,12 +59,12 @@ class Cores:
     seconds: float = 0.0
     """Seconds of a step, from its beginning on, for which all of them have work."""
     divided: bool = False
-    """Whether the thread that runs the policy has a CPU of its own (SCP of the paper that the header names)."""
+    """True if the thread that runs the policy has a CPU of its own (SCP of the paper that the header names)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thread:
-    """What the thread that runs a policy takes, beside its CPU (see `Cores`).
+    """The time that a policy's thread takes, beside its CPU (see `Cores`).
 
     A sleep lasts too long by `wake`, or, with the probability `oversleeps`, by an exponential time with the mean
     `oversleep`.
@@ -82,7 +82,7 @@ class Thread:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Transfer:
-    """What the network takes."""
+    """The times that the network takes."""
 
     all_reduce: tuple[tuple[float, float], ...]
     """(bytes, seconds), ascending in bytes; straight lines between them, and beyond the last two."""
@@ -187,7 +187,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """When the things of one step happened, in seconds since it began."""
+    """The times of one step's events, in seconds since it began."""
 
     ready: tuple[float, ...]
     """By rank: it had handed in its last gradient."""

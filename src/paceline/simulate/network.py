@@ -1,4 +1,4 @@
-"""What the network of a topology takes for the messages of a job: message by message, or by the cost model."""
+"""The time that the network of a topology takes for the messages of a job: message by message, or by the cost model."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def transfer(topology: Topology, algorithm: str | None = None, codec: str = NONE
 
 @lru_cache(maxsize=8)
 def _plain(topology: Topology, algorithm: str | None) -> Transfer:
-    """What all-reduces take without a codec. Following their messages takes seconds where there are many ranks."""
+    """Return all-reduces' times without a codec. Following their messages takes seconds where there are many ranks."""
     network = Network(topology)
     choices = choose("all_reduce", topology, algorithm=algorithm)
 

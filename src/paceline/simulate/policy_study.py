@@ -149,7 +149,7 @@ def _window(study: Mapping[str, Any], case: Case) -> float:
 
 
 def _scheduled(study: Mapping[str, Any], case: Case) -> float:
-    """How much of its graph a rank schedules while the input pipeline is active, where 1 is the usual network's part.
+    """Return the part of its graph that a rank schedules while the input pipeline runs, relative to the usual network.
 
     Delays come up there alone (paper, section V-B), one node of the graph after the other (table I).
     """

@@ -22,7 +22,7 @@ _NOTHING = Link(math.inf, math.inf)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageCost:
-    """What a message costs beside the time of its bytes: the constants of the planner's cost model."""
+    """The cost of a message beside the time of its bytes: the constants of the planner's cost model."""
 
     between: float = fitted.MESSAGE_SECONDS
     """Seconds of a rank's time for one more message between machines, at either end."""
@@ -38,7 +38,7 @@ class MessageCost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """What an all-reduce did."""
+    """The outcome of an all-reduce."""
 
     ranks: tuple[float, ...]
     """The seconds after which each rank was done."""

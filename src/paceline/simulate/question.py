@@ -1,4 +1,4 @@
-"""What a user asks, in his words, as scenarios to simulate."""
+"""A user's question, in his words, as scenarios to simulate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MICROBATCHES = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
-    """What a user asks. "" and None stand for what he did not say.
+    """A user's question. "" and None stand for what he did not say.
 
     ranks: a number, or low:high for doublings. links: NAME=SPEED, or NAME=LOW:HIGH for doublings. seconds: computation
     of a step. late: seconds by which ranks are late in the mean. strong: whether all ranks share one batch.

@@ -76,7 +76,7 @@ def recording(report: Report, where: str) -> Recording:
 
 
 def _carry(profile: Profile) -> bool:
-    """Whether most bytes are those of named requests."""
+    """Return whether most bytes are those of named requests."""
     channels = {request.channel for request in profile.requests}
     others = sum(exchange.bytes for exchange in profile.exchanges if exchange.channel not in channels)
     return sum(request.bytes for request in profile.requests) > others
@@ -101,7 +101,7 @@ def _exchanges(profile: Profile | None) -> list[Exchange]:
 
 
 def _spans(profile: Profile, shift: float, named: bool, channels: Set[int]) -> dict[tuple[int, int], Span]:
-    """What a rank carried out at once: batches of named requests, or calls."""
+    """Return the spans of what a rank carried out at once: batches of named requests, or calls."""
     if not named:
         return {
             (e.channel, e.sequence): Span(e.begin_ns / 1e9 - shift, e.end_ns / 1e9 - shift, e.bytes)

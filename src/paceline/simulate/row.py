@@ -18,9 +18,9 @@ class Row:
     """None where the paper has no such figure."""
     simulated: float
     fitted: bool
-    """Whether the model was fitted to this figure."""
+    """True if the model was fitted to this figure."""
     why: str = ""
-    """Why the paper's figure is out of reach, where it is."""
+    """The reason why the paper's figure is out of reach, where it is."""
 
 
 def row(figure: Mapping[str, Any], simulated: float) -> Row:

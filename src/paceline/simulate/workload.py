@@ -1,4 +1,4 @@
-"""What a job does, wherever it runs: its gradients, its computation, its policy. With a network it is a job."""
+"""The work of a job, wherever it runs: its gradients, its computation, its policy. With a network it is a job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paceline.topology import Topology
 IN_ORDER = "none"
 """The policy of programs such as DDP, which issue their calls in one order themselves, so that nobody negotiates."""
 SHARED, DIVIDED = "shared", "divided"
-"""Whether the thread that runs the policy shares the cores of the computation or has one of its own."""
+"""The places of the thread that runs the policy: on the cores of the computation, or on one of its own."""
 _COUNTED = re.compile(r"([1-9][0-9]{0,3})/([1-9][0-9]{0,3})", re.ASCII)
 """CPUs of a rank, and threads of its program."""
 
@@ -31,7 +31,7 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
-    """What a job does, wherever it runs.
+    """The work of a job, wherever it runs.
 
     carries: how many times as long as the cost model says exchanges took, in each of a run's steps; empty if nobody
     knows. memory: that of its machines, None if nobody knows.
