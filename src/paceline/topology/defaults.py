@@ -1,4 +1,4 @@
-"""What every topology is bounded by, and the links that are assumed where nothing is known.
+"""The bounds of every topology, and the links that are assumed where nothing is known.
 
 Speeds are in bytes per second, latencies in seconds.
 """

@@ -19,7 +19,7 @@ _SHARED_MEMORY = 8
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """What one rank reports about itself.
+    """The facts that one rank reports about itself.
 
     machine: equal for ranks that share memory. host: the machine's name for people. speed: bytes per second of the
     interface by which other machines reach it; None where the kernel does not know.

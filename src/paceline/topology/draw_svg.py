@@ -188,7 +188,7 @@ def _columns(box: _Box) -> list[float]:
 
 
 def _slow(part: Part, beside: Sequence[_Box]) -> bool:
-    """Whether the link is slow among those of nodes of the same kind below the same switch."""
+    """Return whether the link is slow among those of nodes of the same kind below the same switch."""
     speeds = [_speed(box.part.uplink) for box in beside if box.part.kind == part.kind and box.part.uplink is not None]
     return part.uplink is not None and _speed(part.uplink) < _SLOWER * median_high(speeds)
 

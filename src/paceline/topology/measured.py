@@ -37,7 +37,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was measured. Machines are numbered in the order of their first ranks; nan is where nothing was measured.
+    """The measurements. Machines are numbered in the order of their first ranks; nan is where nothing was measured.
 
     rate: array of (machines, machines) float64, the bytes per second from machine i to machine j. latency: array of
     (machines, machines) float64, the seconds that a small message takes between ranks of machines i and j. local_rate,

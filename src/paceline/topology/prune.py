@@ -20,7 +20,7 @@ def prune(topology: Topology, ranks: Collection[int]) -> Topology:
 
 
 def _pruned(node: Node, first: int, ranks: Collection[int]) -> tuple[Node | None, int]:
-    """What is left of the node whose first rank is `first`, and the first rank after the node."""
+    """Return what is left of the node whose first rank is `first`, and the first rank after the node."""
     if node.kind == "rank":
         return (node if first in ranks else None), first + 1
     children: list[Node] = []

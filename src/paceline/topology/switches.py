@@ -115,7 +115,7 @@ def _nested(one: frozenset[int], other: frozenset[int]) -> bool:
 
 
 def _carried_more(one: Switch, load: Load) -> bool:
-    """Whether these machines once sent or received more than the link carries, which proves that it is not theirs."""
+    """Return whether these machines once sent or received more than the link carries, so that it cannot be theirs."""
     out, into = load.carried(one.machines)
     return out > one.up / fitted.FULL or into > one.down / fitted.FULL
 
@@ -206,7 +206,7 @@ class _Transfers:
             best = better
 
     def proven(self, side: _Side) -> bool:
-        """Whether machines lose clearly less on their own side, and the sums show that a link is the cause."""
+        """Return whether machines lose clearly less on their own side, and the sums show that a link is the cause."""
         if not np.isfinite(min(side.speeds)) or side.misfit > fitted.PROVEN:
             return False
         inside = np.isin(np.arange(self.machines), list(side.machines))
