@@ -1,4 +1,4 @@
-"""What is left of a work object that the program has dropped while its operation is under way."""
+"""The remains of a work object that the program has dropped while its operation is under way."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Abandoned:
         self._operation, self._tensors = operation, tensors
 
     def done(self) -> bool:
-        """Whether it is over; never waits."""
+        """Return whether the operation is over, without waiting."""
         return self._operation.done()

@@ -1,4 +1,4 @@
-"""Who serves CUDA tensors: the engine, or an inner NCCL group, which is made when the first one comes.
+"""The server of CUDA tensors: the engine, or an inner NCCL group, which is made when the first one comes.
 
 Where both can, ranks time both in the first collective of CUDA tensors, and keep NCCL where it is not clearly slower.
 """
@@ -43,14 +43,14 @@ class Accelerator:
     _device: _engine.DeviceGroup | None = None
     _verdict: Verdict | None = None
     _shared = False
-    """Whether two ranks or more have the same device, so far as is known."""
+    """True if two ranks or more have the same device, so far as is known."""
 
     def _twin(self, purpose: str) -> _engine.Group:
         """Another group of the same ranks, the same one for each purpose."""
         raise NotImplementedError
 
     def _elsewhere(self, device: torch.device, even: Tensor | None = None) -> bool:
-        """Whether the engine does not serve a collective of tensors of this device, which is not the CPU.
+        """Return whether the engine does not serve a collective of tensors of this device, which is not the CPU.
 
         even: one of its tensors that has the same shape and dtype on all ranks, if there is one. Collective for the
         first time, where both the engine and NCCL could serve it.
@@ -68,12 +68,12 @@ class Accelerator:
         return not self._verdict.for_challenger(even.nbytes)
 
     def _message_elsewhere(self, device: torch.device) -> bool:
-        """Whether the engine does not move messages of tensors of this device, which is not the CPU."""
+        """Return whether the engine does not move messages of tensors of this device, which is not the CPU."""
         settled = self._settled(device)
         return settled if settled is not None else not self._shared
 
     def _settled(self, device: torch.device) -> bool | None:
-        """Whether the engine does not serve this device, whatever is called; None if it depends on that."""
+        """Return whether the engine does not serve this device, whatever is called; None if it depends on that."""
         wish = self._home.settings.cuda
         if device.type != "cuda" or wish == "nccl":
             return True
@@ -154,7 +154,7 @@ class Accelerator:
 
 
 def _plain(tensor: Tensor) -> bool:
-    """Whether the engine can use it on its device, as it is."""
+    """Return whether the engine can use the tensor on its device, as it is."""
     return tensor.layout == torch.strided and tensor.dtype in DTYPES and tensor.is_contiguous()
 
 

@@ -1,4 +1,4 @@
-"""How much memory may still be allocated, by the machine and by this process's control groups, and what it has."""
+"""The memory that the machine and this process's control groups still allow, and that this process has."""
 
 from __future__ import annotations
 

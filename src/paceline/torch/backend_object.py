@@ -1,4 +1,4 @@
-"""What torch asks of the object behind a device, which for torch's own groups is a backend in C++."""
+"""The interface that torch expects of the object behind a device, which for torch's own groups is a backend in C++."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BackendObject:
     use_pg_for_symm_mem_rendezvous = False
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
-        """Whether `allocate_tensor` serves this device: the CPU."""
+        """Return whether `allocate_tensor` serves this device: the CPU."""
         return torch.device(device).type == "cpu"
 
     def allocate_tensor(self, size: int, *, dtype: torch.dtype, device: torch.device | str = "cpu") -> Tensor:

@@ -93,7 +93,7 @@ class BackwardExchange:
         return found
 
     def _is_last(self, index: int, slot: int, parameter: Tensor) -> bool:
-        """Whether no hook of the user's changes the gradient after ours; if one does, ours is the last from now on."""
+        """Return whether no hook of the user's changes the gradient after ours; else make ours the last from now on."""
         hook = self._hooks[index][slot]
         hooks: dict[int, object] = parameter._post_accumulate_grad_hooks
         if next(reversed(hooks)) == hook.id:

@@ -60,7 +60,7 @@ class Bucket(ABC):
         self._lent = layout.views(flat)
         self._missing: set[int] = set()
         self.history: History | None = None
-        """What became of the last exchange, for those that want to know."""
+        """The history of the last exchange, for those that want to know."""
 
     @property
     def parameters(self) -> list[Tensor]:
@@ -69,7 +69,7 @@ class Bucket(ABC):
 
     @property
     def complete(self) -> bool:
-        """Whether every gradient of this pass is there."""
+        """True if every gradient of this pass is there."""
         return not self._missing
 
     def begin(self) -> None:
@@ -164,7 +164,7 @@ def ordered(tensor: Tensor) -> str:
 
 
 def is_at(tensor: Tensor, view: Tensor) -> bool:
-    """Whether both are the same elements of memory in the same order, whatever tensors they are."""
+    """Return whether both are the same elements of memory in the same order, whatever tensors they are."""
     return (
         tensor.layout == torch.strided
         and tensor.is_set_to(view)

@@ -29,7 +29,7 @@ def follow_builtin_hooks() -> None:
 
 
 def reads(results: Sequence[Tensor]) -> bool:
-    """Whether the built-in FP16_COMPRESS may read the future of these results. It wants a list of C++.
+    """Return whether the built-in FP16_COMPRESS may read the future of these results. It wants a list of C++.
 
     The method that calls this was then called by C++ in a backward pass, which no function of Python's lies above.
     """

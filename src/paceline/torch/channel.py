@@ -1,4 +1,4 @@
-"""What gradients are exchanged in: collectives whose order on a rank is their own, and nobody else's."""
+"""A channel for gradients: collectives whose order on a rank is their own, and nobody else's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call may look like: torch's own functions pass options objects, direct calls also plain values."""
+"""The forms that a call may take: torch's own functions pass options objects, direct calls also plain values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ZERO = timedelta(0)
 
 
 class Options(Protocol):
-    """What blocking calls read of torch's options objects, each of which has the fields that its collective needs."""
+    """The fields of torch's options objects that blocking calls read; each object has those of its collective."""
 
     @property
     def reduceOp(self) -> Reduction:
@@ -83,7 +83,7 @@ def numel(tensor: Tensor, expected: int, what: str) -> None:
 
 
 def splits(sizes: Sequence[int], tensor: Tensor, ranks: int, what: str) -> Sequence[int]:
-    """How many rows of `tensor` each rank gets: as `sizes` says, or equally many if it is empty.
+    """Return the number of rows of `tensor` for each rank: as `sizes` says, or equally many if it is empty.
 
     Raises ValueError if that does not add up.
     """
@@ -127,7 +127,7 @@ def root_of(options: object, size: int) -> int:
 
 
 def is_async(options: object) -> bool:
-    """Whether the caller wants to go on before the operation is done (what torch means by no options)."""
+    """Return whether the caller wants to go on before the operation is done (what torch means by no options)."""
     return bool(getattr(options, "asyncOp", True))
 
 

@@ -1,4 +1,4 @@
-"""What differs between the versions of torch. Everything else in this package is the same for all of them."""
+"""The differences between the versions of torch. Everything else in this package is the same for all of them."""
 
 from __future__ import annotations
 

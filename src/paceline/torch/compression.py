@@ -21,7 +21,7 @@ from paceline.torch.residuals import Residuals
 
 
 class Compression:
-    """How gradients are encoded between machines, and what that has lost on this rank; see `compress`.
+    """The encoding of gradients between machines, and its residuals on this rank; see `compress`.
 
     parameters: those with gradients, by name, for error feedback; None: without.
     Raises TypeError if `group` is not Paceline's, ValueError if no codec is called so.
@@ -38,15 +38,15 @@ class Compression:
             encodable(parameters, self._reductions.encodes_on)
 
     def encodes(self, dtype: torch.dtype) -> bool:
-        """Whether gradients of this dtype are encoded."""
+        """Return whether gradients of this dtype are encoded."""
         return bool(self._codec) and dtype == torch.float32
 
     def feeds_back(self, dtype: torch.dtype) -> bool:
-        """Whether what encoding loses of gradients of this dtype is added the next time."""
+        """Return whether the residuals of gradients of this dtype are added the next time."""
         return self._residuals is not None and self.encodes(dtype)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What encoding has lost on this rank, flat, by the parameter's name; empty without error feedback."""
+        """Return the encoding residuals on this rank, flat, by the parameter's name; empty without error feedback."""
         return self._residuals.state_dict() if self._residuals is not None else {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""Which of two ways collectives of a size go: both are timed once, and all ranks come to the same."""
+"""A contest between two ways for collectives of a size: both are timed once, and all ranks make the same choice."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _BETWEEN = [math.isqrt(smaller * larger) for smaller, larger in pairwise(CONTEST
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which collectives the challenger gets, and why. wins: by size, as in CONTEST_SIZES."""
+    """The collectives that the challenger gets, and the reason. wins: by size, as in CONTEST_SIZES."""
 
     wins: tuple[bool, ...]
     reason: str
 
     def for_challenger(self, size: int) -> bool:
-        """Whether it gets a collective of so many bytes: as it did best at the nearest size, by their ratio."""
+        """Return whether the challenger gets a collective of so many bytes: as it did at the size of nearest ratio."""
         return self.wins[bisect_left(_BETWEEN, size)]
 
 

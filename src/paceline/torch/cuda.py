@@ -1,4 +1,4 @@
-"""What the backend needs of torch's CUDA. A build of torch without CUDA has none of it; a test fills it in."""
+"""The part of torch's CUDA that the backend needs. A build of torch without CUDA has none of it; a test fills it in."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def stream(device: torch.device) -> int:
 
 @contextmanager
 def aside(device: torch.device) -> Iterator[None]:
-    """What this thread hands to the device goes to a stream of its own meanwhile."""
+    """Send what this thread hands to the device to a stream of its own meanwhile."""
     with torch.cuda.stream(torch.cuda.Stream(device)):  # type: ignore[no-untyped-call]  # torch gives it no types
         yield
 
 
 def captures() -> bool:
-    """Whether the current stream records a CUDA graph, which only NCCL's collectives can be part of."""
+    """Return whether the current stream records a CUDA graph, which only NCCL's collectives can be part of."""
     return torch.cuda.is_current_stream_capturing()
 
 

@@ -55,11 +55,11 @@ class DeviceWork(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether the device is through with it, well or not; never waits."""
+        """Return whether the device is through with the operation, well or not, without waiting."""
         return self._operation.done()
 
     def is_success(self) -> bool:
-        """Whether it is over and went well; never waits."""
+        """Return whether the operation is over and went well, without waiting."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> Exception | None:

@@ -20,13 +20,13 @@ from paceline.torch.checks import Reduction
 from paceline.torch.opaque import opaque
 
 modes = torch._C._len_torch_dispatch_stack
-"""How many dispatch modes are active in this thread."""
+"""The function that counts the dispatch modes which are active in this thread."""
 USUAL = frozenset((Tensor, torch.nn.Parameter))
 """Classes of tensors that nobody but torch handles."""
 
 
 def handled(tensor: Tensor) -> bool:
-    """Whether the tensor's class has its own way with operators, and has not been asked yet."""
+    """Return whether the tensor's class has its own way with operators, and has not been asked yet."""
     own = type(tensor).__torch_dispatch__ is not _NOBODY
     return own and not dispatched_kernels.in_kernel.get()
 
@@ -52,7 +52,7 @@ class Dispatched(dispatched_kernels.Served):
 
 
 class _Arguments:
-    """What each operator takes behind the group."""
+    """The arguments that each operator takes behind the group."""
 
     @staticmethod
     def allreduce_(opts: object, size: int) -> tuple[object, ...]:
@@ -102,7 +102,7 @@ class _Arguments:
 _LISTS = {"allreduce_": (1,), "broadcast_": (1,), "reduce_": (1,), "allgather_": (2, 1), "gather_": (2, 1)}
 _LISTS |= {"scatter_": (1, 2), "reduce_scatter_": (1, 2), "alltoall_": (1, 1)}
 _LISTS |= {"send": (1,), "recv_": (1,), "recv_any_source_": (1,)}
-"""How deep in lists each operator wants its tensors, where it does."""
+"""The depth of the lists in which each operator wants its tensors, where it does."""
 
 
 def _listed(operator: str, tensors: Sequence[object]) -> list[object]:

@@ -1,4 +1,4 @@
-"""What torch's operators for collectives do on this machine's memory, once every mode has seen them."""
+"""The work of torch's operators for collectives on this machine's memory, once every mode has seen them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Served:
 
 
 in_kernel = ContextVar("in_kernel", default=False)
-"""Whether this thread is past all who could see the call."""
+"""True while this thread is past all who could see the call."""
 
 _reduction: ContextVar[Reduction | None] = ContextVar("_reduction", default=None)
 """That of the call under way. An operator hands on its name, and not the factor of PREMUL_SUM."""

@@ -23,7 +23,7 @@ class EncodedBucket(MeanBucket):
 
     @property
     def encoded(self) -> bool:
-        """Whether the gradients may be encoded between machines, which may change them."""
+        """True if the gradients may be encoded between machines, which may change them."""
         return self._compression.encodes(self.gradients.dtype) or super().encoded
 
     def mean(self, group: dist.ProcessGroup | None) -> dist.Work:

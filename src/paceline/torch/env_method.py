@@ -67,7 +67,7 @@ def _handler(
 def _bounded(
     found: Iterator[tuple[dist.Store, int, int]], seconds: float, settings: Settings
 ) -> Iterator[tuple[dist.Store, int, int]]:
-    """What torch's own handler yields, unless the process that serves the store is silent for longer than that."""
+    """Pass on what torch's own handler yields, unless the server of the store is silent for longer than that."""
     from paceline.rendezvous.bounded import answered
     from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 
@@ -78,7 +78,7 @@ def _bounded(
 
 
 def _ours() -> bool:
-    """Whether the call of `init_process_group` is for this backend; torch does not tell its handlers."""
+    """Return whether the call of `init_process_group` is for this backend; torch does not tell its handlers."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "init_process_group":
         frame = frame.f_back  # type: ignore[assignment]

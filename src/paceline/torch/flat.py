@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class FlatLayout:
-    """Where each of `tensors`, which are of one dtype, lies in flat memory: in their order, on a line of its own.
+    """The places of `tensors`, which are of one dtype, in flat memory: in their order, each on a line of its own.
 
     begins: the first element of each. numel: elements of all, those between them included. A tensor's elements lie in
     the order of its own strides.

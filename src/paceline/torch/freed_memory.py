@@ -1,4 +1,4 @@
-"""What glibc does with freed memory: keep it for the next step, or give it back. Another C library does as it likes."""
+"""Freed memory as glibc treats it: keep it for the next step, or give it back. Another C library does as it likes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from paceline.torch.tables import DTYPES
 
 
 class FullyShardedCompression:
-    """How a model of `fully_shard` is encoded between machines, and what that has lost on this rank; see `compress`."""
+    """The encoding of a model of `fully_shard` between machines, and its residuals on this rank; see `compress`."""
 
     def __init__(self, model: FSDPModule, codec: str, parameters: str, error_feedback: bool) -> None:
         gradients, values = encoding(codec), encoding(parameters)
@@ -146,7 +146,7 @@ def _as_module(model: FSDPModule) -> nn.Module:
 
 
 def _units(model: FSDPModule) -> dict[str, list[DTensor]]:
-    """What torch communicates as one: its parameters, by the name of its first module."""
+    """Return the units of torch's communication: the parameters of each, by the name of its first module."""
     first: dict[int, str] = {}
     owners: dict[Tensor, str] = {}
     for name, module in _as_module(model).named_modules():  # a module comes before those inside it

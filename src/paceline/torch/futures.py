@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class _Callbacks(local):
-    """How many callbacks of collectives' futures run within one another in this thread."""
+    """The number of callbacks of collectives' futures that run within one another in this thread."""
 
     depth = 0
 

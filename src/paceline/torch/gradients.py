@@ -92,7 +92,7 @@ class GradientBuckets:
             yield
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What encoding has lost on this rank, flat, by the parameter's name; empty without a codec."""
+        """Return the encoding residuals on this rank, flat, by the parameter's name; empty without a codec."""
         return self._compression.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:

@@ -1,4 +1,4 @@
-"""What became of the gradients that an exchange gave: whether a step used them, or they were thrown away."""
+"""The fate of the gradients that an exchange gave: whether a step used them, or they were thrown away."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class History:
 
     @property
     def undone(self) -> bool:
-        """Whether no step has used what the last exchange gave, though there are steps, and its gradients are gone."""
+        """True if no step has used what the last exchange gave, though there are steps, and its gradients are gone."""
         if self._changes < 0:
             return False
         if self._count() != self._changes:
@@ -46,7 +46,7 @@ class History:
         self._changes = self._count()
 
     def judged(self) -> None:
-        """What the last exchange gave has been judged, before gradients change again."""
+        """Note that what the last exchange gave has been judged, before gradients change again."""
         self._changes = -1
 
     def step(self) -> None:

@@ -51,7 +51,7 @@ class MeanBucket(Bucket):
 
     @property
     def encoded(self) -> bool:
-        """Whether the gradients may be encoded between machines, which may change them."""
+        """True if the gradients may be encoded between machines, which may change them."""
         home = running()
         return home is not None and home.settings.compress not in (NONE, LOSSLESS)
 

@@ -65,7 +65,7 @@ class Reductions(Starting):
         return self._start("all_reduce", _in_place(memory, reduce_op), None, [tensor], copies, keep, more)
 
     def encodes_on(self, device: torch.device) -> bool:
-        """Whether the engine encodes tensors of this device, or, if it is "meta", may do so later."""
+        """Return whether the engine encodes tensors of this device, or, if it is "meta", may do so later."""
         return device.type in ("cpu", "meta") or self._settled(device) is False
 
     allreduce_sparse = allreduce
@@ -176,7 +176,7 @@ class Reductions(Starting):
 
 
 def _in_place(tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, int, float]:
-    """What the engine's all_reduce takes, whose result lies where its input lay."""
+    """Return the arguments for an all_reduce of the engine's in place."""
     arguments = _reduce_arguments(tensor, reduce_op)
     return arguments[0], *arguments
 

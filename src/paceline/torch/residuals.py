@@ -1,4 +1,4 @@
-"""What encoding has lost of each gradient on this rank, to be added to it the next time (error feedback)."""
+"""The encoding residuals of each gradient on this rank, which are added to it the next time (error feedback)."""
 
 from __future__ import annotations
 

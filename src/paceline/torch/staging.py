@@ -23,7 +23,7 @@ _OWN_MEMORY = (Tensor, torch.nn.Parameter)
 
 
 def usable(tensor: Tensor) -> bool:
-    """Whether the tensor's memory can be used as it is, wherever it lies."""
+    """Return whether the tensor's memory can be used as it is, wherever it lies."""
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg() and _has_memory(tensor)
 
 
@@ -37,7 +37,7 @@ def _has_memory(tensor: Tensor) -> bool:
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether the host can use the tensor's memory as it is."""
+    """Return whether the host can use the tensor's memory as it is."""
     return tensor.is_cpu and usable(tensor)
 
 
@@ -111,7 +111,7 @@ def slices(tensor: Tensor, sizes: Sequence[int]) -> list[Span]:
 
 
 def adjacent(tensors: Sequence[Tensor]) -> bool:
-    """Whether plain tensors are of equal size and lie one behind the other, as if they were one."""
+    """Return whether plain tensors are of equal size and lie one behind the other, as if they were one."""
     first = tensors[0]
     size, start = first.nbytes, first.data_ptr()
     return all(t.nbytes == size and t.data_ptr() == start + i * size for i, t in enumerate(tensors))

@@ -39,7 +39,7 @@ class Starting(Accelerator, Dispatched):
     _backward: BackwardWaits
 
     def _blocks(self, options: object) -> TypeGuard[checks.Options]:
-        """Whether the call only has to be over on return, in the group itself and within the group's timeout."""
+        """Return whether the call only has to be over on return, in the group itself and within the group's timeout."""
         return (
             not getattr(options, "asyncOp", True)
             and options.timeout <= _ZERO  # type: ignore[attr-defined]  # what has asyncOp has a timeout
@@ -82,7 +82,7 @@ class Starting(Accelerator, Dispatched):
         return work
 
     def _stay(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether a collective of these tensors is handed to their device, which the engine serves.
+        """Return whether a collective of these tensors is handed to their device, which the engine serves.
 
         The device must be able to use their memory as it is; else they go through the host.
         """

@@ -1,4 +1,4 @@
-"""What an optimizer keeps for a parameter, said in a few words that can be sent."""
+"""The states that an optimizer keeps for a parameter, said in a few words that can be sent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Kind(NamedTuple):
-    """What one state of a parameter, or of a piece of one, is: as many elements as that has, or a number.
+    """The kind of one state of a parameter, or of a piece of one: as many elements as that has, or a number.
 
     dtype: the name of the elements', or of the number's; empty for a number of Python's.
     """

@@ -111,13 +111,13 @@ class PendingWork(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether it is over, well or not; never waits."""
+        """Return whether the operation is over, well or not, without waiting."""
         if not self._finished and self.operation.done():
             self.finish()
         return self._finished
 
     def is_success(self) -> bool:
-        """Whether it is over and went well; never waits."""
+        """Return whether the operation is over and went well, without waiting."""
         return self.is_completed() and self._error is None
 
     def exception(self) -> Exception | None:
@@ -243,11 +243,11 @@ class WorkGroup(dist.Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether all works are over, well or not; never waits."""
+        """Return whether all works are over, well or not, without waiting."""
         return all(work.is_completed() for work in self._works)
 
     def is_success(self) -> bool:
-        """Whether all works are over and went well; never waits."""
+        """Return whether all works are over and went well, without waiting."""
         return all(work.is_success() for work in self._works)
 
     def exception(self) -> Exception | None:

@@ -1,4 +1,4 @@
-"""How many batches may be ready before they are needed: as many as memory is for."""
+"""The number of batches that may be ready before they are needed: as many as memory is for."""
 
 from __future__ import annotations
 

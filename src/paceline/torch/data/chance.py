@@ -19,7 +19,7 @@ _LIKE = {torch.rand_like: Tensor.uniform_, torch.randn_like: Tensor.normal_}
 
 
 class Chance(TorchFunctionMode):
-    """Where this is active, in one thread, torch draws from a generator of its own, unless it is told another one.
+    """A context in which torch, in one thread, draws from a generator of its own, unless it is told another one.
 
     Both threads would draw from the one default generator otherwise, in an order that no seed decides.
     """

@@ -1,4 +1,4 @@
-"""How a batch lies in memory: a nested structure of tensors and arrays, described as JSON and read back with bounds."""
+"""A batch's layout in memory: a nested structure of tensors and arrays, described as JSON and read back with bounds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the tensors of a batch lie. All have the batch's samples as their first dimension.
+    """The places of a batch's tensors in memory. All have the batch's samples as their first dimension.
 
     rows: the number of samples, spare ones included. nbytes: the memory that the batch needs. tree: the structure as
     JSON has it, where a tensor is `{"tensor": [dtype, shape without the first dimension, offset in bytes]}`; an array's

@@ -218,7 +218,7 @@ class Loader:
             self._shares.change(batch + self._place.ahead + 1, agreed(speeds, self._shares.at(batch)))
 
     def _agreed(self, received: Received | None, spare: Received | None) -> Received | None:
-        """Where machines have batches of their own: with what all ranks have together; a copy of `spare` without."""
+        """Return this machine's own batch, or a copy of `spare` without one, with the samples of all ranks in total."""
         counts = self._peers.gather(
             -1 if received is None and spare is None else received.cut.samples if received else 0
         )
@@ -234,7 +234,7 @@ class Loader:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """What a rank drew for an epoch. generator: the digest of the one that it was given and reads with, or "".
+    """A rank's draw for an epoch. generator: the digest of the one that it was given and reads with, or "".
 
     before, after: the default generator's states; after is None where the order is not the loader's own.
     """

@@ -1,4 +1,4 @@
-"""How the ranks of a loader find out who shares a machine, and get the memory that their batches will be in."""
+"""The meeting of a loader's ranks: they find out who shares a machine, and get the memory for their batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paceline.torch.data.source import Division
 
 @dataclass
 class Hosted:
-    """What the rank that reads for its machine has beside the others."""
+    """The parts that only the rank which reads for its machine has."""
 
     reader: Reader
     slots: Slots
@@ -41,7 +41,7 @@ class Place:
 
     @property
     def one_machine(self) -> bool:
-        """Whether all ranks share memory."""
+        """True if all ranks share memory."""
         return len(self.division.here) == len(self.division.order)
 
     def close(self) -> None:

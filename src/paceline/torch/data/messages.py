@@ -104,7 +104,7 @@ class Absent(TimeoutError):
 
 
 class Door:
-    """Where the ranks of a machine connect, by a name that is a secret of theirs and vanishes with this process."""
+    """The socket of a machine's ranks, by a name that is a secret of theirs and vanishes with this process."""
 
     def __init__(self) -> None:
         self.name = f"paceline-batches-{secrets.token_hex(16)}"

@@ -1,4 +1,4 @@
-"""What a loader needs of the ranks that read together: who they are, and one exchange."""
+"""The peers of a loader, the ranks that read together: who they are, and one exchange."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which slots hold a batch that some rank still uses."""
+"""The slots that hold a batch which some rank still uses."""
 
 from __future__ import annotations
 

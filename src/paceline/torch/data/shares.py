@@ -1,4 +1,4 @@
-"""How many samples of a batch each rank gets."""
+"""The number of a batch's samples that each rank gets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Cut:
-    """Where one rank's part lies in its machine's batch: samples `begin` to `end`.
+    """One rank's part of its machine's batch: samples `begin` to `end`.
 
     samples: how many of them count, 0 where the part is a sample of another rank's. total: the samples of the batch of
     all ranks, None where only the ranks together know.

@@ -1,4 +1,4 @@
-"""Where a machine's batches come from: a dataset through torch's DataLoader, or an iterable. Each is written to a slot.
+"""The source of a machine's batches: a dataset through torch's DataLoader, or an iterable. Each is written to a slot.
 
 With a DataLoader its input workers write, each the batches that it makes: what travels to the process that reads is
 the description alone.
@@ -135,7 +135,7 @@ class FromDataset:
         )
         self.ahead = self._loader.num_workers * (self._loader.prefetch_factor or 1)
         self.chance = Chance() if not self._loader.num_workers else None
-        """Where the thread that reads draws from; None where input workers do."""
+        """The generator from which the reading thread draws; None where input workers draw."""
         self.drawn: Tensor | None = None
         """The state of the default generator from which an epoch draws; None for the one that it has at the begin."""
 

@@ -1,4 +1,4 @@
-"""How fast a rank computes: samples per second between two batches, without its waits for other ranks."""
+"""The speed at which a rank computes: samples per second between two batches, without its waits for other ranks."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ActivationFile:
         self._free: dict[int, list[int]] = {}
 
     def seconds_per_byte(self) -> float:
-        """How long the disk takes to write, and about as long to read."""
+        """Return the seconds per byte that writing to the disk takes; reading takes about as long."""
         begin = time.perf_counter()
         place = self._write(memoryview(os.urandom(1 << 20) * (_TRIAL >> 20)))
         os.fdatasync(self._file.fileno())

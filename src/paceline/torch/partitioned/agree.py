@@ -14,7 +14,7 @@ _GOOD, _REFUSED, _BAD = b"+", b"-", b"!"
 
 
 def from_first_rank(make: Callable[[], bytes], others: Callable[[], object]) -> bytes:
-    """What `make` returns on rank 0, while the other ranks do `others`, whatever comes of that.
+    """Return what `make` returns on rank 0, while the other ranks do `others`, whatever comes of that.
 
     Every other rank raises HybridError if rank 0 raises.
     """

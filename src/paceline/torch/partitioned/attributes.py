@@ -1,4 +1,4 @@
-"""What a model's code reads and sets of its modules' attributes, and whether it is still the same later."""
+"""The attributes of modules that a model's code reads and sets, and whether they are still the same later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from paceline.torch.partitioned.module_state import STRUCTURE
 
 _DEPTH = 2
-"""How deep objects in attributes are looked into, such as configurations."""
+"""The depth to which objects in attributes are looked into, such as configurations."""
 _MANY = 200
 """Elements of a container beyond which it counts by its identity."""
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
@@ -30,7 +30,7 @@ class Read:
 
     @property
     def changed(self) -> bool:
-        """Whether it is another one now."""
+        """True if the attribute has another value now."""
         return fixed(getattr(self.module, self.name, None)) != self._fixed
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ def fixed(value: Any, depth: int = _DEPTH) -> object:
 
 
 def hooked(module: nn.Module) -> bool:
-    """Whether somebody has registered hooks on the module itself, which only a call of the module runs."""
+    """Return whether somebody has registered hooks on the module itself, which only a call of the module runs."""
     return any(getattr(module, name, None) for name in _HOOKS)
 
 

@@ -1,4 +1,4 @@
-"""What each rank's training may need, and what becomes of activations for which there is no room."""
+"""The memory that each rank's training may need, and what becomes of activations for which there is no room."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ def _asked(memory: int | str | None) -> float:
 
 
 def _budget(own: float, activations: Activations) -> tuple[Budget, ActivationFile | None]:
-    """What each rank may use: the least of all memory, and the slowest of all files. A collective.
+    """Return what each rank may use: the least of all memory, and the slowest of all files. A collective.
 
     own: bytes that this rank may use.
     """
@@ -197,7 +197,7 @@ def _budget(own: float, activations: Activations) -> tuple[Budget, ActivationFil
 
 
 class _Available:
-    """What this rank may use: its part of what its machine has left, and its control group. A collective."""
+    """The memory that this rank may use: its part of what its machine has left, and its control group. A collective."""
 
     def __init__(self, world: PacelineProcessGroup, model: nn.Module) -> None:
         machines, rank = world.machines, dist.get_rank()

@@ -1,4 +1,4 @@
-"""What the partitioning needs to know of a profiled model, and of the links between ranks."""
+"""The facts about a profiled model, and about the links between ranks, that the partitioning needs."""
 
 from __future__ import annotations
 

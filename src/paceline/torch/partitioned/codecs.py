@@ -1,4 +1,4 @@
-"""What is encoded where it goes from machine to machine: gradients of replicas, and what crosses cuts."""
+"""The encoding of what goes from machine to machine: gradients of replicas, and what crosses cuts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CutEncoding:
         self._codec = codec
 
     def takes(self, tensor: Tensor) -> bool:
-        """Whether this tensor is encoded: small messages are not, as those of gradients."""
+        """Return whether this tensor is encoded: small messages are not, as those of gradients."""
         return tensor.dtype == torch.float32 and tensor.nbytes >= ENCODED_FROM
 
     def encoded(self, tensor: Tensor) -> Tensor:

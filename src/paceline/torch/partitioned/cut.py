@@ -1,4 +1,4 @@
-"""Where to cut a chain of calls into stages so that the slowest stage is fastest, by dynamic programming.
+"""Cutting a chain of calls into stages so that the slowest stage is fastest, by dynamic programming.
 
 This is the partitioning of PipeDream (Narayanan et al., SOSP 2019, section 3.1) with one rank for each stage: for every
 number of stages and every prefix of the calls, the best last cut follows from the best cuts of shorter prefixes.
@@ -70,7 +70,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a rank's memory holds, in bytes. in_flight: of each stage, how often it keeps a microbatch's activations.
+    """The memory of a rank, in bytes. in_flight: of each stage, how often it keeps a microbatch's activations.
 
     copies: how often each weight is held: itself, its gradient, the optimizer's states. instead: seconds that each call
     costs more if its activations are not kept; nothing if all must be. fragments: how many times as much activations

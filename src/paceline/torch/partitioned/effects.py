@@ -1,4 +1,4 @@
-"""What calls do besides returning values, seen in both modes: what they change in place, and what shares memory.
+"""The side effects of calls, seen in both modes: what they change in place, and what shares memory.
 
 What crosses a cut is another tensor behind it. So where a value and a view of it would both cross, and one of them is
 changed in place behind the cut, the other would stay as it is: there can be no cut. Nor can there be one between two
@@ -29,7 +29,7 @@ from paceline.torch.partitioned.walk import Values, walk
 
 @dataclass(frozen=True)
 class Effects:
-    """What calls do besides, in either mode.
+    """The side effects of calls, in either mode.
 
     mutates: the names of the values that each changes in place. random: whether it draws random numbers.
     differentiable: whether gradients of the model's results flow through what it returned. alike: whether that has the

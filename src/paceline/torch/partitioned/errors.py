@@ -1,4 +1,4 @@
-"""What is wrong with a model, a shape of the job or a batch, as one sentence."""
+"""The error about a model, a shape of the job or a batch, as one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a partitioned model has taken over when it was made, and must find so in every step."""
+"""The properties that a partitioned model took over when it was made, and must find so in every step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.torch.partitioned.values import Value
 
 
 class Autocast(NamedTuple):
-    """Whether torch's autocast is on for the CPU, and to which dtype."""
+    """The state of torch's autocast for the CPU: whether it is on, and to which dtype."""
 
     enabled: bool
     dtype: torch.dtype | None

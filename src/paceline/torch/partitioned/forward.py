@@ -18,7 +18,7 @@ def relay(
     inputs: Sequence[Tensor],
     samples: int,
 ) -> tuple[Tensor, ...] | None:
-    """What the last stage returns, on its rank; None elsewhere.
+    """Return the results of the last stage, on its rank; None elsewhere.
 
     modules: this rank's, by stage. ranks: the rank in `group` of each stage. inputs: of the first stage.
     """

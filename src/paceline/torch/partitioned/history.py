@@ -1,4 +1,4 @@
-"""How autograd would come from results back to the parameters."""
+"""The way back that autograd would take from results to the parameters."""
 
 from __future__ import annotations
 

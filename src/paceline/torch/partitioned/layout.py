@@ -1,4 +1,4 @@
-"""Which rank trains which partition of which replica, and how fast the paths between neighbours are."""
+"""The ranks that train each partition of each replica, and the speeds of the paths between neighbours."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class Hybrid:
     # -- the whole model ------------------------------------------------------------------------------------------
 
     def forward(self, *inputs: Tensor) -> Any:
-        """What the model returns for these inputs, without gradients, on every rank of the replica, which all call it.
+        """Return the model's results for these inputs, without gradients; all ranks of the replica call and get them.
 
         The batch is not divided. In training mode random numbers continue those of torch's generator on the rank with
         the first stage.
@@ -253,7 +253,7 @@ class Hybrid:
             optimizer.load_state_dict(part)
 
     def residuals(self) -> dict[str, Tensor]:
-        """What encoding has lost of gradients on this rank, flat, by the parameter's name; empty without a codec.
+        """Return the encoding residuals of this rank's gradients, flat, by the parameter's name; empty without a codec.
 
         Save it on every rank with the model.
         """
@@ -335,7 +335,7 @@ class Hybrid:
         ]
 
     def _encoding(self, neighbour: int) -> CutEncoding | None:
-        """What crosses between this rank's stages and a neighbouring stage is encoded so."""
+        """Return the encoding between this rank's stages and a neighbouring stage, or None."""
         if self._codecs.cuts is None or not 0 <= neighbour < len(self._stage_ranks):
             return None
         world = dist.group.WORLD

@@ -1,4 +1,4 @@
-"""What running modules changes besides what they return: buffers, attributes and random numbers; and undoing it."""
+"""The side effects of running modules on buffers, attributes and random numbers; and undoing them."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ class RandomStates:
 
     @property
     def torch_changed(self) -> bool:
-        """Whether torch's generator is otherwise now."""
+        """True if torch's generator has changed since."""
         return not torch.equal(self._torch, torch.get_rng_state())
 
     def torch_differs(self, other: RandomStates) -> bool:
-        """Whether torch's generator was otherwise at that time."""
+        """Return whether torch's generator had another state at that time."""
         return not torch.equal(self._torch, other._torch)
 
     @property
     def others_changed(self) -> bool:
-        """Whether Python's generator is otherwise now, or NumPy's."""
+        """True if Python's generator has changed since, or NumPy's."""
         now: Any = np.random.get_state(legacy=True)
         before: Any = self._numpy
         same = before[0] == now[0] and before[2:] == now[2:] and np.array_equal(before[1], now[1])
@@ -142,7 +142,7 @@ def _differ(now: Any, before: Any, elements: Any) -> bool:
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:
-    """Whether they have the same elements, NaN being the same as NaN."""
+    """Return whether both have the same elements, NaN being the same as NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     one = one.detach()

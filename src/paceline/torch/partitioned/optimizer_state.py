@@ -21,7 +21,7 @@ from paceline.torch.state_kind import Kind, kind_of, number_of
 
 @dataclass(frozen=True)
 class OptimizerStates:
-    """How the states of the ranks' optimizers make one of an optimizer of the whole model.
+    """The states of the ranks' optimizers, which make one of an optimizer of the whole model.
 
     Each rank's optimizer has the same groups of parameters, of which some may be empty. Those of the whole have the
     parameters of all ranks, in the model's order.
@@ -125,7 +125,7 @@ class OptimizerStates:
 
 
 def _told(mine: object) -> list[Any]:
-    """What all ranks tell, in JSON."""
+    """Gather `mine` from all ranks, through JSON."""
     return [json.loads(text) for text in gather_bytes(json.dumps(mine).encode(), None)]
 
 

@@ -17,7 +17,7 @@ def in_words(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_words(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What `in_words` was given."""
+    """Return the options that `in_words` was given."""
     return {name: _value(words) for name, words in options.items()}
 
 

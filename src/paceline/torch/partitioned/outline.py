@@ -1,4 +1,4 @@
-"""What is compared of the values of two runs: not their elements, but sums of these, so that none need be kept."""
+"""Outlines for comparing the values of two runs: sums of their elements, so that none of these need be kept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MANY = 200
 
 
 class Outline(NamedTuple):
-    """Of a tensor. function: autograd's that made it. weighted, magnitude: sums of its elements."""
+    """The outline of a tensor. function: autograd's that made it. weighted, magnitude: sums of its elements."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
@@ -29,7 +29,7 @@ class Outline(NamedTuple):
 
 
 def outline(value: Any) -> object:
-    """Of a tensor, a number, a string, or a structure of some; of anything else its type."""
+    """Return the outline of a tensor, a number, a string, or a structure of some; of anything else its type."""
     if isinstance(value, Tensor):
         return _of_tensor(value)
     if value is None or isinstance(value, (bool, int, float, complex, str)):
@@ -42,12 +42,12 @@ def outline(value: Any) -> object:
 
 
 def outlines(parts: Iterable[Any]) -> tuple[object, ...]:
-    """Of some values, without functions and modules."""
+    """Return the outlines of some values, without functions and modules."""
     return tuple(outline(one) for one in parts if isinstance(one, (Tensor, fx.Node)) or not _code(one))
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether these are outlines of the same values, but for rounding."""
+    """Return whether these are outlines of the same values, but for rounding."""
     if isinstance(one, Outline) and isinstance(other, Outline):
         if one[:4] != other[:4]:
             return False

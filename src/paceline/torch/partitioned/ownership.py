@@ -1,4 +1,4 @@
-"""Which partitions need which of a model's parameters and buffers, and freeing those that this rank does not need."""
+"""The parameters and buffers that each partition of a model needs, and freeing those that this rank does not need."""
 
 from __future__ import annotations
 

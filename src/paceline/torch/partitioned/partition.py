@@ -82,7 +82,7 @@ class StageModule(nn.Module):
         return tuple(sent)
 
     def _done(self, part: nn.Module, segment: Segment, taken: Sequence[Any], given: Sequence[Tensor]) -> Sequence[Any]:
-        """What one of the parts gives. given: what the stage has received, which stays in memory anyway."""
+        """Return the results of one of the parts. given: what the stage has received, which stays in memory anyway."""
         if segment.activations == "recompute" and torch.is_grad_enabled():
             return recomputed(part, taken, self.random)
         if segment.activations == "file":
@@ -95,7 +95,7 @@ class StageModule(nn.Module):
 
 
 def _reached(graph: Graph, begin: int, end: int, found: set[fx.Node]) -> bool:
-    """Whether every call that has trained weights depends on one of these values, through which gradients come in.
+    """Return whether every call with trained weights depends on one of these values, through which gradients come in.
 
     Torch finds the weights whose gradients it has put off on the ways from the results to the inputs; others, as those
     that are applied to a frozen layer's result, it would forget.

@@ -1,4 +1,4 @@
-"""What each call of a model costs, measured call by call on example inputs."""
+"""The cost of each call of a model, measured call by call on example inputs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from paceline.torch.partitioned.values import UNKNOWN, Value, value_of
 from paceline.torch.partitioned.whole import whole
 
 _ROUNDS = 2
-"""How often each call is timed; the fastest counts, because other processes only add to it."""
+"""The number of timings of each call; the fastest counts, because other processes only add to it."""
 
 _COPIES = 5
-"""How often a rank holds its weights at most, with an optimizer such as Adam; see `predicted.memory.copies`."""
+"""The most copies of its weights that a rank holds, with an optimizer such as Adam; see `predicted.memory.copies`."""
 
 
 class Seconds(NamedTuple):
-    """What a call takes, forward and backward."""
+    """The seconds that a call takes, forward and backward."""
 
     forward: float
     backward: float
@@ -54,7 +54,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Profile:
-    """What was found of a model. inputs, results: the model's arguments, and the result of each call.
+    """The profile of a model. inputs, results: the model's arguments, and the result of each call.
 
     samples: the size of the microbatch that was measured. inseparable: the places between calls where there can't be a
     cut, whatever crosses it.
@@ -72,7 +72,7 @@ class Profile:
 
     @staticmethod
     def load(data: bytes) -> Profile:
-        """What `dump` wrote."""
+        """Return the profile that `dump` wrote."""
         read = json.loads(data)
         calls = tuple(map(_call, read["calls"]))
         inputs, results = (tuple(map(_value, read[key])) for key in ("inputs", "results"))

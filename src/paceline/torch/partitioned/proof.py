@@ -1,4 +1,4 @@
-"""Whether the traced calls do what the model itself does: both are run on the example, and compared.
+"""A proof that the traced calls do what the model itself does: both are run on the example, and compared.
 
 Symbolic tracing can't see all that a forward does: a branch on the type of a value, which is none while it is traced,
 or what a class does behind Python's attributes. So the model and its graph are run once in its mode with each of two

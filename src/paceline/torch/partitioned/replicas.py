@@ -95,7 +95,7 @@ class StageGradients:
         self._whole = True
 
     def residuals(self) -> dict[str, Tensor]:
-        """What encoding has lost on this rank, flat, by the parameter's name."""
+        """Return the encoding residuals on this rank, flat, by the parameter's name."""
         return self._compression.state_dict() if self._compression is not None else {}
 
     def load_residuals(self, state: Mapping[str, Tensor]) -> None:

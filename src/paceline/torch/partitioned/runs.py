@@ -30,7 +30,7 @@ class Event(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a run did.
+    """The record of a run.
 
     results: outlines of what it returned. history: the way of its gradients. state: outlines of each module's buffers
     and attributes afterwards. numbers: the random generators.
@@ -47,12 +47,12 @@ Forward = Callable[[Graph, Sequence[Tensor], list[Event]], Any]
 
 
 def of_model(graph: Graph, inputs: Sequence[Tensor], number: int) -> Run:
-    """What the model itself does after this seed."""
+    """Run the model itself after this seed, and record it."""
     return _run(graph, inputs, number, _model)
 
 
 def of_graph(graph: Graph, inputs: Sequence[Tensor], number: int) -> Run:
-    """What its traced calls do."""
+    """Run the model's traced calls after this seed, and record them."""
     return _run(graph, inputs, number, _graph)
 
 

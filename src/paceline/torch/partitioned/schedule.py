@@ -41,7 +41,7 @@ class Schedule:
 
     @property
     def single(self) -> bool:
-        """Whether each rank has one stage."""
+        """True if each rank has one stage."""
         return issubclass(self.kind, schedules.PipelineScheduleSingle)
 
     @property

@@ -1,4 +1,4 @@
-"""How the calls of a stage are divided into segments, of which some keep no activations in memory.
+"""The division of a stage's calls into segments, of which some keep no activations in memory.
 
 To compute a segment again only its inputs are kept, and one segment after the other is restored in the backward: n
 segments of equal size need the inputs of n and the activations of one (Chen et al., "Training Deep Nets with Sublinear

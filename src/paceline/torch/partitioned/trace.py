@@ -117,7 +117,7 @@ def _differing(model: nn.Module, one: _Traced, other: _Traced) -> nn.Module | No
 
 
 def _described(node: fx.Node, traced: _Traced) -> object:
-    """What a node does, but not who uses it."""
+    """Describe what a node does, but not who uses it."""
 
     def argument(value: Any) -> Any:
         if isinstance(value, fx.Node) and value.target in traced.constants:

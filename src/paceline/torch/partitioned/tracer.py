@@ -23,7 +23,7 @@ _CONTAINERS = (nn.Sequential, nn.TransformerDecoder, nn.TransformerEncoder)
 """Modules of torch's whose forward only calls their children; all its others count as one call."""
 
 CONSTANT = "_tensor_constant"
-"""How torch begins the names under which it keeps a graph's constants in the root module."""
+"""The prefix of the names under which torch keeps a graph's constants in the root module."""
 
 ATTRIBUTE = "attribute"
 """In the meta of a node: it is the model's parameter or buffer of this name."""
@@ -32,7 +32,7 @@ _IN_PLACE = ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "i
 """Operators that change a tensor, which torch's proxies leave to Python: it takes `a + b` for `a += b`."""
 
 _BACKWARDS = (torch.autograd.grad, torch.autograd.backward, "backward")
-"""What needs all that autograd has recorded before, on whichever rank that was."""
+"""The calls that need all that autograd has recorded before, on whichever rank that was."""
 
 
 class Hidden(BaseException):
@@ -65,7 +65,7 @@ for _name in _IN_PLACE:
 
 
 class _Surroundings(NamedTuple):
-    """What torch is set to do, which code may change on its way, and a graph does not."""
+    """The settings of torch that code may change on its way, and a graph does not."""
 
     gradients: bool
     inference_mode: bool
@@ -159,7 +159,7 @@ class Tracer(fx.Tracer):
         return Proxy(node, self)
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Whether a module is one call."""
+        """Return whether a module is one call."""
         if type(m) in self._whole or hooked(m):
             return True
         return type(m).__module__.startswith("torch.nn") and not isinstance(m, _CONTAINERS)
@@ -260,7 +260,7 @@ def _is_buffer(node: object, module: nn.Module, name: str, tracer: Tracer) -> bo
 
 
 def line_of(module: nn.Module) -> str:
-    """Where the code of a module that runs is now, or where its forward begins: a file and a line."""
+    """Return the file and line at which a module's code runs now, or at which its forward begins."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -1,4 +1,4 @@
-"""How long an optimizer takes, measured with Adam in one pass (`fused`), whose states the memory is counted for too."""
+"""The time of an optimizer, measured with Adam in one pass (`fused`), whose states the memory is counted for too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MANY = 32
 _HELD = 4
 """The weight, its gradient and two states."""
 _ROUNDS = 10
-"""How often it is timed, after once that makes the states; the fastest counts."""
+"""The number of timings, after one that makes the states; the fastest counts."""
 
 
 class Update(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a value between two calls is, for any number of samples."""
+"""The description of a value between two calls, for any number of samples."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ UNKNOWN = Value("other")
 
 
 def value_of(one: Any, other: Any, samples: int, differentiable: bool) -> Value:
-    """What was `one` for `samples` samples, and `other` for one sample more."""
+    """Return the value that was `one` for `samples` samples, and `other` for one sample more."""
     if type(one) in _PLAIN and isinstance(other, torch.Tensor) and one.layout == torch.strided and not one.is_quantized:
         per_sample = tuple(more - less for less, more in zip(one.shape, other.shape, strict=True))
         constant = tuple(size - each * samples for size, each in zip(one.shape, per_sample, strict=True))
@@ -66,7 +66,7 @@ def sendable(value: Any) -> torch.Tensor:
 
 
 def received(kind: Kind, sent: torch.Tensor) -> Any:
-    """What was sent so."""
+    """Return the value of this kind that was sent as `sent`."""
     if kind == "tensor":
         return sent
     found = sent.tolist()

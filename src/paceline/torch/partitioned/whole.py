@@ -1,4 +1,4 @@
-"""How long a model takes as a whole: its calls one by one find more in the cache, and measuring slows each."""
+"""The time that a model takes as a whole: its calls one by one find more in the cache, and measuring slows each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.torch.partitioned.crowds import Clock
 from paceline.torch.partitioned.graph import Graph, attribute
 
 _ROUNDS = 2
-"""How often it is timed, after once that makes the gradients which later rounds add to; the fastest counts."""
+"""The number of timings, after one that makes the gradients which later rounds add to; the fastest counts."""
 
 
 def whole(graph: Graph, inputs: Sequence[Tensor], end: int, clock: Clock) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Whether all ranks have the same parameters, and if not, which ones differ and how."""
+"""A check that all ranks have the same parameters, which names those that differ, and how."""
 
 from __future__ import annotations
 

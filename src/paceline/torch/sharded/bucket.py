@@ -25,7 +25,7 @@ element of a shard goes through the same instructions as in its whole parameter:
 
 
 class Piece(NamedTuple):
-    """What a rank owns of one parameter: its elements from `begin` to `end`, in the order of memory.
+    """The piece of one parameter that a rank owns: its elements from `begin` to `end`, in the order of memory.
 
     at: where it begins in the rank's shard. values, gradient: of shape (elements,), or () if the parameter's is ().
     """

@@ -1,4 +1,4 @@
-"""Whether an optimizer works element by element, found out by trying it."""
+"""A trial that finds out whether an optimizer works element by element."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _across_later(start: Tensor, number: int) -> Tensor:
 def _stepped(
     optimizer_class: OptimizerClass, options: Mapping[str, object], given: Sequence[tuple[Tensor, Sequence[Tensor]]]
 ) -> list[Tensor]:
-    """What one optimizer makes of these tensors by their gradients."""
+    """Return these tensors as one optimizer changes them by their gradients."""
     tensors = [start.clone().requires_grad_() for start, _ in given]
     optimizer = optimizer_class([{**options, "params": tensors}])
     for group in optimizer.param_groups:

@@ -9,7 +9,7 @@ from paceline.torch.compat import all_gather_single
 
 
 def gather_bytes(data: bytes, group: dist.ProcessGroup | None) -> list[bytes]:
-    """What each rank of `group` gives, in the order of ranks."""
+    """Return the bytes that each rank of `group` gives, in the order of ranks."""
     ranks = dist.get_world_size(group)
     lengths = torch.empty(ranks, dtype=torch.int64)
     all_gather_single(lengths, torch.tensor([len(data)]), group=group)

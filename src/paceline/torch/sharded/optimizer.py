@@ -82,7 +82,7 @@ class ShardedOptimizer(Optimizer):
         self._codec = codec
         self._gradient_codec = gradient_codec
         self.residuals = Residuals({})
-        """What encoding has lost of gradients on this rank, by the number of the parameter."""
+        """The encoding residuals of gradients on this rank, by the number of the parameter."""
         self._class = cast(OptimizerClass, wrapped)
         self._buckets: list[ShardBucket] = []
         self._local: Optimizer | None = None  # of this rank's pieces

@@ -1,4 +1,4 @@
-"""Whether parameters lie in memory of their own."""
+"""A check that parameters lie in memory of their own."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def check(bucket: ShardBucket, whole: States) -> None:
 
 
 def cut(bucket: ShardBucket, piece: Piece, states: Mapping[str, object]) -> dict[str, object]:
-    """What belongs to `piece` of its whole parameter's states, whose shapes were checked."""
+    """Return the part of its whole parameter's states that belongs to `piece`; their shapes were checked."""
     view = bucket.views[piece.slot]
     result: dict[str, object] = {}
     for key, value in states.items():

@@ -1,4 +1,4 @@
-"""How gradients reach their owners, and the owners' parameters all ranks: as they are, or encoded between machines."""
+"""Transfers of gradients to owners, and of owners' parameters to all ranks: as they are or encoded between machines."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class EncodedReduceScatter:
 
 
 def all_gather_of(group: dist.ProcessGroup | None, codec: str | None, dtype: torch.dtype) -> AllGather:
-    """What moves parameters of this dtype. Raises what EncodedAllGather raises."""
+    """Return the collective that moves parameters of this dtype. Raises what EncodedAllGather raises."""
     encoded = EncodedAllGather(group, codec) if codec is not None else None
     return encoded if encoded is not None and dtype == torch.float32 else PlainAllGather(group)
 
@@ -103,6 +103,6 @@ def all_gather_of(group: dist.ProcessGroup | None, codec: str | None, dtype: tor
 def reduce_scatter_of(
     group: dist.ProcessGroup | None, codec: str | None, dtype: torch.dtype, residuals: Residuals, bucket: int
 ) -> ReduceScatter:
-    """What moves gradients of this dtype. Raises what EncodedReduceScatter raises."""
+    """Return the collective that moves gradients of this dtype. Raises what EncodedReduceScatter raises."""
     encoded = EncodedReduceScatter(group, codec, residuals, bucket) if codec is not None else None
     return encoded if encoded is not None and dtype == torch.float32 else PlainReduceScatter(group)

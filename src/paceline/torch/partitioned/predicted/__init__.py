@@ -1,1 +1,1 @@
-"""What a partitioned model's step will take and need, predicted from its profile and the network, and which is best."""
+"""The predicted time and memory of a partitioned model's step, from its profile and the network, and the best one."""

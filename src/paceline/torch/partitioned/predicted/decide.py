@@ -74,7 +74,7 @@ def _divided(one: Prediction) -> tuple[int, int]:
 
 
 def _side_by_side(best: Prediction, found: Sequence[Prediction]) -> str:
-    """What shares machines, if that makes a difference."""
+    """Return a clause that names what shares machines, "" if that makes no difference."""
     side = best.shape.layout.side_by_side
     others = [one.seconds for one in found if _divided(one) == _divided(best) and one.shape.layout.side_by_side != side]
     if not others:

@@ -1,4 +1,4 @@
-"""When the replicas' gradients are their mean: bucket by bucket, behind the backward that makes them.
+"""The times at which the replicas' gradients are their mean: bucket by bucket, behind the backward that makes them.
 
 The time of a bucket is that of the cost model's all-reduce among the ranks which have the same partition. Exchanges of
 several partitions that cross the same machine's link take turns, each bucket alone at the link's whole speed. Within a
@@ -103,7 +103,7 @@ def _tied(shared: dict[int, frozenset[int]], chain: Chain) -> dict[frozenset[int
 def _buckets(
     chain: Chain, ends: Sequence[int], stage: int, shared: dict[int, frozenset[int]], steps: Timeline
 ) -> Iterator[tuple[float, int]]:
-    """When the last backward of a stage has filled each bucket, and its bytes."""
+    """Yield the time at which the last backward of a stage has filled each bucket, and the bucket's bytes."""
     span = steps.last(stage)
     begin = ends[stage - 1] if stage else 0
     calls = range(ends[stage] - 1, begin - 1, -1)

@@ -30,7 +30,7 @@ _LOSS = 3
 
 @dataclass(frozen=True)
 class Memory:
-    """What training needs.
+    """The memory that training needs.
 
     segments: of each stage. nbytes: of each rank of a replica. short: whether each rank has to give memory back to the
     system as soon as it is free.

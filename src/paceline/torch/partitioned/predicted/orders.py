@@ -18,7 +18,7 @@ Kind = Literal["F", "B", "I", "W"]
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What a rank does with one microbatch in one of its stages.
+    """An action of a rank: its work on one microbatch in one of its stages.
 
     asked: how many of its actions the rank has done when it asks for what this one needs of another rank.
     """

@@ -1,4 +1,4 @@
-"""What a step of a partitioned model takes, and what each rank needs, before any rank has trained."""
+"""The time of a partitioned model's step, and the needs of each rank, before any rank has trained."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for; None where the best is to be found. batch: samples of a replica, or if `together` of all."""
+    """The wanted shape; None where the best is to be found. batch: samples of a replica, or if `together` of all."""
 
     partitions: int | None
     replicas: int | None

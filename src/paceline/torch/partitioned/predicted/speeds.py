@@ -1,4 +1,4 @@
-"""How fast ranks compute that share fewer CPUs than there are ranks: the faster, the more of the others wait."""
+"""The speeds of ranks that outnumber the CPUs they share: the more of the others wait, the faster each computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When each rank of a pipeline does what, by list scheduling: every action begins as soon as its rank and data allow.
+"""The timeline of a pipeline's ranks, by list scheduling: every action begins as soon as its rank and data allow.
 
 A rank does its actions in their order. What crosses from rank to rank begins to move once it is made and has been asked
 for, one message after the other in each direction between two ranks, and its receiver waits for it. A sender is assumed
@@ -88,7 +88,7 @@ class _Work:
 
 
 class _Pipeline:
-    """What has been done so far. begins: when each rank that does nothing can begin its next action, where known."""
+    """The pipeline so far. begins: when each rank that does nothing can begin its next action, where known."""
 
     def __init__(self, orders: Orders, rank_of: Sequence[int], arrives: Seconds) -> None:
         self._orders, self._rank_of, self._arrives = orders, rank_of, arrives
@@ -132,7 +132,7 @@ class _Pipeline:
                 self.begins[rank] = max(ready, spans[-1].end if spans else 0.0)
 
     def _ready(self, rank: int, action: Action) -> float | None:
-        """When a rank has what its next action needs; None where that has yet to be made."""
+        """Return the time at which a rank has what its next action needs; None where that has yet to be made."""
         source = _source(action, len(self._rank_of))
         if source is None:
             return 0.0
@@ -153,7 +153,7 @@ def _made(action: Action) -> tuple[str, int, int]:
 
 
 def _source(action: Action, stages: int) -> tuple[str, int, int] | None:
-    """What an action needs: of the stage before it in a forward, of the one behind it in a backward."""
+    """Return the action that this one needs: of the stage before in a forward, of the one behind in a backward."""
     if action.kind == "F":
         return ("F", action.stage - 1, action.microbatch) if action.stage else None
     if action.kind == "W" or action.stage + 1 == stages:
