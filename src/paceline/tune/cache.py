@@ -1,4 +1,4 @@
-"""What was learned about a script on a machine, kept for the next search and for `paceline run --tuned`."""
+"""The knowledge about a script on a machine, kept for the next search and for `paceline run --tuned`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _REPLACED = ("PACELINE_CORES", *_OF_A_JOB, *THREAD_VARIABLES)
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a script: the runs so far, what was chosen, and whether the search for it came to its end."""
+    """The knowledge about a script: the runs so far, the choice, and whether the search for it came to its end."""
 
     runs: tuple[Run, ...] = ()
     chosen: Setting | None = None

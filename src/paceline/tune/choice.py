@@ -1,4 +1,4 @@
-"""Which setting is chosen, and why."""
+"""The choice of a setting, and the reason for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast a setting is, with an interval, from runs that are few and noisy."""
+"""Estimates of a setting's speed, with an interval, from few and noisy runs."""
 
 from __future__ import annotations
 

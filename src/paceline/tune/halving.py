@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """How many settings are tried, and how often each of them."""
+    """The number of settings that are tried, and the number of runs of each."""
 
     settings: int
     repeats: int

@@ -1,4 +1,4 @@
-"""What one short run of the script showed."""
+"""The outcome of one short run of the script."""
 
 from __future__ import annotations
 

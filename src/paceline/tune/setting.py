@@ -1,4 +1,4 @@
-"""What is tuned: the processes of a job, the threads of each, its cores, its batch, the partitions of its model."""
+"""The tuned settings of a job: its processes, the threads of each, its cores, its batch, its model's partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHAPE = "{shape}"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How `paceline.torch.hybrid` divides a model: a process for each partition of each replica."""
+    """The division of a model by `paceline.torch.hybrid`: a process for each partition of each replica."""
 
     partitions: int
     replicas: int
@@ -55,14 +55,14 @@ class Setting:
 
     @property
     def demand(self) -> tuple[int, ...]:
-        """What it asks of the machine and of the user; of settings that are equally fast, the least is preferred."""
+        """The demand on the machine and on the user; of settings that are equally fast, the least is preferred."""
         divided = (self.shape.partitions, self.shape.microbatches) if self.shape else (1, 1)
         asked = self.interop or 0, self.batch or 0
         return self.processes * self.threads, self.processes, self.cores != "off", *asked, *divided
 
     @property
     def replicas(self) -> int:
-        """How many batches a step takes."""
+        """The number of batches that a step takes."""
         return self.shape.replicas if self.shape else self.processes
 
     def command(self, words: Sequence[str]) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """How many samples a step takes.
+    """The number of samples that a step takes.
 
     strong: whether all processes share one batch (strong scaling); otherwise each, or each replica, has its own.
     """
@@ -85,7 +85,7 @@ class Samples:
         return (setting.batch or 1) * (1 if self.strong else setting.replicas)
 
     def unit(self, setting: Setting) -> str:
-        """What throughput is counted in."""
+        """Return the unit in which throughput is counted."""
         return "samples/s" if setting.batch is not None else "steps/s" if self.strong else "batches/s"
 
 

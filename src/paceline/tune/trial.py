@@ -38,7 +38,7 @@ _LAST_WORDS = 300
 
 @dataclass(frozen=True)
 class Effort:
-    """How long runs may take.
+    """The time that runs may take.
 
     seconds: the time in which steps are measured, of which the first run of a setting takes FIRST_SHARE. timeout: the
     seconds in which a step has to come, the first one after the start too.
@@ -58,7 +58,7 @@ class Steps:
     def __init__(self) -> None:
         self.begins: list[int] = []
         self.known = False
-        """Whether the rank has answered at all."""
+        """True if the rank has answered at all."""
         self._name: Name | None = None
 
     def look(self, job: Job) -> bool:
@@ -81,7 +81,7 @@ class Steps:
         return [begin for begin in late if begin - self.begins[0] >= fitted.WARM_UP_SECONDS * 1e9]
 
     def enough(self, seconds: float) -> bool:
-        """Whether these steps are enough for a measurement of so many seconds."""
+        """Return whether these steps are enough for a measurement of so many seconds."""
         warm = self.warm()
         steps, span = len(warm) - 1, (warm[-1] - warm[0]) / 1e9 if warm else 0.0
         slow = span >= fitted.SLOW * seconds

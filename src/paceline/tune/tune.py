@@ -18,8 +18,8 @@ from paceline.tune.trial import Effort, trial
 
 @dataclass(frozen=True)
 class Request:
-    """What is searched. words: the user's command. settings: those to choose from. seconds: the longest that the search
-    may take. default: the setting that a framework takes by itself. lab: the machines of the job, None for this one.
+    """The search. words: the user's command. settings: those to choose from. seconds: the longest that the search may
+    take. default: the setting that a framework takes by itself. lab: the machines of the job, None for this one.
     """
 
     words: tuple[str, ...]
@@ -33,7 +33,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found. choice: None if no setting could be measured. measured: how many runs it made itself."""
+    """The result of a search. choice: None if no setting could be measured. measured: how many runs it made itself."""
 
     rows: list[Row]
     choice: Choice | None
