@@ -48,7 +48,7 @@ class ProcessEngine:
         return self.thread.links if self.thread is not None else ()
 
     def fate(self, process: str) -> tuple[str, str]:
-        """What has become of a process that this one has a link to, and whom peers blame; "" while it is there."""
+        """The fate of a process that this one has a link to, and whom peers blame; "" while it is there."""
         handle = self.thread.links.get(process) if self.thread is not None else None
         return ("", "") if self.thread is None or handle is None else self.thread.engine.fate(handle)
 

@@ -1,4 +1,4 @@
-"""Which rank serves one of torch's stores, so that an error can name it. A launcher may serve it instead."""
+"""The rank that serves one of torch's stores, so that an error can name it. A launcher may serve it instead."""
 
 from __future__ import annotations
 

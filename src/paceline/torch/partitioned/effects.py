@@ -176,7 +176,7 @@ class _Watch:
         return any(one in self._reached for one in functions)
 
     def _flows(self, value: _Living) -> bool:
-        """Whether gradients flow through it.
+        """Return whether gradients flow through it.
 
         Where a view is changed in place, autograd makes all views of its base anew: gradients come to the base on other
         ways than by what had made them.
