@@ -168,8 +168,7 @@ format: $(VENV)/test.stamp ## rewrite what `make lint` checks the format of
 	$(BIN)/clang-format -i $(CPP_FILES)
 
 docs: $(VENV)/docs.stamp $(VENV)/test.stamp $(VENV)/engine.stamp ## the documentation as a site, in build/site; a broken link fails
-	@mkdir -p build
-	$(BIN)/python scripts/command_reference.py >build/commands.md
+	$(BIN)/python scripts/reference.py --check
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict
 
 lock: ## newest versions into requirements/*.lock

@@ -19,7 +19,7 @@ from paceline.order.file import read
 
 def command(
     file: Annotated[
-        Path, typer.Argument(help="A graph in YAML or JSON: see docs/explanation/order.md.", show_default=False)
+        Path, typer.Argument(help="A graph in YAML or JSON: see docs/design/order.md.", show_default=False)
     ],
     fusion: Annotated[str, typer.Option("--fusion-bytes", help="The most in one buffer: 4K, 64M.")] = "64M",
     svg: Annotated[

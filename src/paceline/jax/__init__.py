@@ -1,4 +1,4 @@
-"""Collectives for JAX on CPUs, as functions and as JAX's own: `import paceline.jax`. See docs/how-to/jax.md.
+"""Collectives for JAX on CPUs, as functions and as JAX's own: `import paceline.jax`. See docs/frameworks/jax.md.
 
 Import it before `jax`, which looks for an MPI when it is imported. Raises a one-line ImportError where JAX is not
 installed, and for a version that is not supported.

@@ -1,6 +1,6 @@
 """Horovod's Keras API over Paceline: `import paceline.horovod.keras as hvd`, for Keras 3 with the TensorFlow backend.
 
-See docs/how-to/tensorflow.md.
+See docs/frameworks/tensorflow.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Horovod's TensorFlow API over Paceline: `import paceline.horovod.tensorflow as hvd`. See docs/how-to/tensorflow.md.
+"""Horovod's TensorFlow API, `import paceline.horovod.tensorflow as hvd`; see docs/frameworks/tensorflow.md.
 
 Raises a one-line ImportError where TensorFlow is not installed, and for a version that is not supported.
 """

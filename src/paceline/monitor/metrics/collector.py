@@ -38,7 +38,7 @@ class RankCollector(Collector):
         yield _counter(
             "exposed_seconds", "Time during which at least one caller waited.", rank, figures.exposed_ns / 1e9
         )
-        yield _counter("steps", "Training steps, see docs/how-to/seeing.md.", rank, self._steps(figures.steps))
+        yield _counter("steps", "Training steps, see docs/diagnose/slow.md.", rank, self._steps(figures.steps))
         yield _counter("requests", "Named requests that ended.", rank, figures.requests)
         yield _counter(
             "arrived_last", "Named requests that this rank was the last to submit.", rank, figures.last_count

@@ -1,6 +1,6 @@
 """Horovod's tf.keras API over Paceline: `import paceline.horovod.tensorflow.keras as hvd`.
 
-See docs/how-to/tensorflow.md.
+See docs/frameworks/tensorflow.md.
 """
 
 from __future__ import annotations
