@@ -110,7 +110,7 @@ def section(asked: str) -> str:
     """The section of `NAME`, or of `NAME without METHOD METHOD`; without `__init__`: not how it is made."""
     name, *options = asked.split()
     node = definition(name)
-    found = [f"### `{name.replace('.process.init.', '.')}`"]
+    found = [f"### `{name}`"]
     if isinstance(node, ast.ClassDef):
         start = next((entry for entry in node.body if isinstance(entry, Function) and entry.name == "__init__"), None)
         without = set(options[1:])

@@ -37,7 +37,12 @@ def __getattr__(name: str) -> Any:
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
-    """Join this process to its job: see `paceline.process.init.init`."""
+    """Join this process to its job; returns the group of all ranks.
+
+    The launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) says which rank this is, unless `rank`
+    and `size` are given. timeout: the seconds for the meeting and then for every collective; None: see `Limits`. Raises
+    ConfigurationError if the arguments or the environment make no sense, and RendezvousError if the ranks cannot meet.
+    """
     from paceline.process import init
 
     return init.init(rank, size, timeout)

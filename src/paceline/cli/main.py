@@ -122,7 +122,8 @@ def module_of(name: str) -> ModuleType:
     for found in entry_points(group=_INSTRUMENTS, name=name):
         instrument: ModuleType = found.load()
         return instrument
-    raise UsageError("this command comes with paceline-bench; install it: pip install 'paceline[bench]'")
+    way = "pip install 'paceline[bench]', or ./bench in a checkout"
+    raise UsageError(f"this command comes with paceline-bench; install it: {way}")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -137,7 +138,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app = application(words[0] if words else None)
         interrupts.raised()
-        code = typer.main.get_command(app).main(words or ["--help"], prog_name="paceline", standalone_mode=False)
+        command = typer.main.get_command(app)
+        reflow(command)
+        code = command.main(words or ["--help"], prog_name="paceline", standalone_mode=False)
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
         command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
@@ -150,6 +153,18 @@ def main(arguments: list[str] | None = None) -> None:
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def reflow(command: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
+    """Let each paragraph of a command's help, and of its subcommands', wrap as wide as the terminal is.
+
+    Paragraphs that begin with \\b, as examples do, stay as they are.
+    """
+    if command.help:
+        parts = command.help.split("\n\n")
+        command.help = "\n\n".join(part if part.startswith("\b") else " ".join(part.split()) for part in parts)
+    for below in getattr(command, "commands", {}).values():
+        reflow(below)
 
 
 def shortened(message: str) -> str:

@@ -7,12 +7,14 @@ DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """Format a number with three significant digits: "0.0123", "12.3", "12300"."""
+    """Format a number with three significant digits, and whole thousands apart: "0.0123", "12.3", "1234", "13 560"."""
     if value is None:
         return DASH
     if value == 0:
         return "0"
     digits = f"{value:.3g}"
+    if abs(float(digits)) >= 10_000:
+        return f"{value:,.0f}".replace(",", " ")
     return f"{value:.0f}" if "e+" in digits else digits if "e" not in digits else f"{value:.2e}"
 
 

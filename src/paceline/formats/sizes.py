@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from paceline.formats.numbers import number
+
 MOST_BYTES = 1 << 60
 """Bytes that `parse_bytes` accepts at most."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -33,10 +35,11 @@ def show_bytes(nbytes: int) -> str:
 
 def show_seconds(seconds: float) -> str:
     """Return a text with three digits in the unit that fits: "1.5 s", "28 us"."""
+    rounded = float(f"{seconds:.3g}")  # 999.9 us are 1 ms
     for unit, least in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= least:
-            return f"{seconds / least:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
+        if rounded >= least:
+            return f"{number(seconds / least)} {unit}"
+    return f"{number(seconds * 1e6)} us"
 
 
 def show_duration(seconds: float) -> str:

@@ -15,12 +15,7 @@ from paceline.settings.settings import Settings
 
 
 def init(rank: int | None = None, size: int | None = None, timeout: float | None = None) -> Group:
-    """Join this process to its job; returns the group of all ranks.
-
-    The launcher's environment (paceline run, torchrun, horovodrun, mpirun, srun) says which rank this is, unless `rank`
-    and `size` are given. timeout: the seconds for the meeting and then for every collective; None: see `Limits`. Raises
-    ConfigurationError if the arguments or the environment make no sense, and RendezvousError if the ranks cannot meet.
-    """
+    """Join this process to its job; see `paceline.init`."""
     if (rank is None) != (size is None):
         raise ConfigurationError("give both rank and size, or neither")
     if rank is not None and size is not None and not 0 <= whole(rank, "rank") < whole(size, "size"):

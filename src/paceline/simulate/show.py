@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from rich.table import Table
 
+from paceline.formats.numbers import number
 from paceline.formats.sizes import show_seconds
 from paceline.plan.network import Network
 from paceline.simulate.answer import INTERVAL, Answer
@@ -46,7 +47,7 @@ def table(answers: Sequence[Answer]) -> Table:
             each.algorithm,
             show_seconds(each.step.seconds),
             f"{show_seconds(each.low)} to {show_seconds(each.high)}",
-            f"{each.throughput:.4g}",
+            number(each.throughput),
             f"{each.efficiency:.1%}",
             *(f"{share:.1%}" for share in each.shares.values()),
         )

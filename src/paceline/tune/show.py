@@ -11,12 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from paceline.calibration import tune as fitted
+from paceline.formats.numbers import DASH, number
 from paceline.tune.choice import Choice, Row
 from paceline.tune.estimate import CONFIDENCE, Estimate
 from paceline.tune.setting import Samples, Setting
 from paceline.tune.tune import Found
-
-_DASH = "–"
 
 
 def table(found: Found, samples: Samples) -> Table:
@@ -29,9 +28,9 @@ def table(found: Found, samples: Samples) -> Table:
         speed, size = row.throughput, row.effective_batch
         result.add_row(
             Text(str(row.setting)),
-            _DASH if size is None else str(size),
-            _DASH if speed is None else _number(speed.value),
-            _DASH if speed is None else f"{_number(speed.low)}–{_number(speed.high)}",
+            DASH if size is None else str(size),
+            DASH if speed is None else number(speed.value),
+            DASH if speed is None else f"{number(speed.low)}–{number(speed.high)}",
             str(row.runs),
             Text(row.reason or ("chosen" if _is_chosen(row, found.choice) else "")),
         )
@@ -67,7 +66,7 @@ def sentences(
     """Say what was chosen, how sure that is, what it does to the batch, and how to start the script with it."""
     chosen, setting = choice.chosen, choice.chosen.setting
     assert chosen.throughput is not None
-    yield f"chosen: {described(setting)}, {_number(chosen.throughput.value)} {samples.unit(setting)}"
+    yield f"chosen: {described(setting)}, {number(chosen.throughput.value)} {samples.unit(setting)}"
     if choice.fastest is not chosen:
         yield (
             f"it ties with {choice.fastest.setting}, which is within {fitted.TIE:.0%}, with an interval that overlaps "
@@ -120,7 +119,3 @@ def _times(ratio: Estimate) -> str:
 
 def _is_chosen(row: Row, choice: Choice | None) -> bool:
     return choice is not None and row.setting == choice.chosen.setting
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 1000 else f"{value:.3g}"

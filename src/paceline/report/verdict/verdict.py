@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from paceline.formats.numbers import size
+from paceline.formats.numbers import number, size
 from paceline.formats.sizes import show_seconds
 from paceline.report.verdict.links import LinkUse
 from paceline.topology.units import show_speed
@@ -46,7 +46,7 @@ class Gain:
     @property
     def times(self) -> str:
         """The factor in words: "1.5×", or "up to 1.5×" where it is a bound."""
-        return f"{'up to ' if self.by == MEASURED else ''}{self.factor:.3g}×"
+        return f"{'up to ' if self.by == MEASURED else ''}{number(self.factor)}×"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def judge(evidence: Evidence) -> Verdict:
         headline += f"; {best.sentence}"
     elif bound == COMPUTATION and evidence.parts[COMPUTATION] > 0:
         most = evidence.step / evidence.parts[COMPUTATION]
-        headline += f"; without any wait it would be {most:.3g}× as fast"
+        headline += f"; without any wait it would be {number(most)}× as fast"
     return Verdict(bound, headline + ".", tuple(_details(evidence)), gains, evidence)
 
 
