@@ -364,6 +364,19 @@ class ViewChanged(nn.Module):
         return result
 
 
+class Turned(nn.Module):
+    """Which elements are dropped depends on how they lie in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.drop, self.last = layer(), nn.Dropout(0.5), layer()
+
+    def forward(self, x: Tensor) -> Tensor:
+        turned = self.first(x).t()
+        result: Tensor = self.last(self.drop(turned).t())
+        return result
+
+
 class TypeRead(nn.Module):
     """Of a value only its type is needed later, so that no gradient of it comes from there."""
 

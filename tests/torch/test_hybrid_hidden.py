@@ -108,12 +108,18 @@ def check_all(rank: int, size: int, makes: list[Make], activations: Activations)
 
 
 def check_cuts(rank: int, size: int) -> None:
-    for kind, ends in ((hidden.ViewChanged, [2, 5]), (hidden.TypeRead, [2, 5])):
+    for kind, ends in (
+        (hidden.ViewChanged, [2, 5]),
+        (hidden.TypeRead, [2, 5]),
+        (hidden.Turned, [2, 5]),
+        (hidden.Conjugates, [3, 10]),
+    ):
         for activations in ("keep", "recompute"):
             check_equal(kind, activations, ends=ends)  # type: ignore[arg-type]
 
 
-def test_what_crosses_is_changed_or_has_no_gradient_behind_a_cut(ranks: Ranks) -> None:
+def test_what_crosses_a_certain_cut(ranks: Ranks) -> None:
+    """It is changed behind it, has no gradient there, or lies in memory otherwise than usual."""
     ranks(check_cuts, 2)
 
 

@@ -25,7 +25,7 @@ def relay(
     given = tuple(inputs)
     for number, module in sorted(modules.items()):
         if number and number - 1 not in modules:
-            given = tuple(torch.empty(value.shape(samples), dtype=value.torch_dtype) for value in module.received)
+            given = tuple(torch.empty(value.sent_shape(samples), dtype=value.torch_dtype) for value in module.received)
             for tensor in given:
                 dist.recv(tensor, group=group, group_src=ranks[number - 1])
         given = module(*given)

@@ -187,7 +187,7 @@ class Hybrid:
                 if results is not None:
                     output = results[position]
                 else:
-                    output = torch.empty(value.shape(samples), dtype=value.torch_dtype)
+                    output = torch.empty(value.sent_shape(samples), dtype=value.torch_dtype)
                 dist.broadcast(output, group=self._groups.pipeline, group_src=self._stage_ranks[-1])
                 outputs.append(output)
         return self._graph.structured(self._returned(outputs))
@@ -195,7 +195,7 @@ class Hybrid:
     def _returned(self, outputs: Sequence[Tensor]) -> list[Any]:
         """The values that the model returns, of which some are numbers."""
         nodes = self._graph.returned
-        return [received(self._known[node.name].kind, output) for node, output in zip(nodes, outputs, strict=True)]
+        return [received(self._known[node.name], output) for node, output in zip(nodes, outputs, strict=True)]
 
     __call__ = forward
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -49,10 +50,12 @@ class StageModule(nn.Module):
         self._flows = [last or known[node.name].differentiable for node in gives]
         self._draws_later = any(call.random for call in profile.calls[end:])
         self.random = self._draws_later or any(call.random for call in profile.calls[begin:end])
-        self._kinds = [known[node.name].kind for node in takes]
+        # The model's own inputs come as the user has them.
+        self._takes = [replace(known[node.name], order=()) if first else known[node.name] for node in takes]
+        self._gives = [known[node.name] for node in gives]
         state = _SEED if first else _STATE
-        self.received = tuple(known[node.name] for node in takes) + (state,) * self.random
-        sent = () if last else tuple(known[node.name] for node in gives)
+        self.received = (*self._takes, *(state,) * self.random)
+        sent = () if last else tuple(self._gives)
         self.sent = sent + (_STATE,) * (self._draws_later and not last)
         self.splits = first or _reached(graph, begin, end, {node for node in takes if known[node.name].differentiable})
         self._segments, self._file = segments, file
@@ -71,11 +74,11 @@ class StageModule(nn.Module):
     def forward(self, *received: Tensor) -> tuple[Tensor, ...]:
         """Do the calls. received: as the values `received` say. Returns what `sent` says, or the model's results."""
         given = received[:-1] if self.random else received
-        current: Sequence[Any] = [received_as(kind, tensor) for tensor, kind in zip(given, self._kinds, strict=True)]
+        current: Sequence[Any] = [received_as(known, tensor) for known, tensor in zip(self._takes, given, strict=True)]
         with random_state.continued(received[-1]) if self.random else nullcontext() as draw:
             for part, segment in zip(self.parts, self._segments, strict=True):
                 current = self._done(part, segment, current, given)
-        sent = [_own(value, flows) for value, flows in zip(current, self._flows, strict=True)]
+        sent = [_own(*each) for each in zip(self._gives, current, self._flows, strict=True)]
         if self._draws_later:
             assert draw is not None
             sent.append(draw.after)
@@ -121,8 +124,8 @@ class _Own(torch.autograd.Function):
         return gradient
 
 
-def _own(result: Any, flows: bool) -> Tensor:
+def _own(known: Value, result: Any, flows: bool) -> Tensor:
     """The result as a tensor of its own. flows: whether gradients come back for it."""
-    tensor = sendable(result)
+    tensor = sendable(known, result)
     own: Tensor = _Own.apply(tensor if flows else tensor.detach())  # type: ignore[no-untyped-call]
     return own

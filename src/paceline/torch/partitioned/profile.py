@@ -143,4 +143,4 @@ def _call(read: dict[str, Any]) -> Call:
 
 
 def _value(read: dict[str, Any]) -> Value:
-    return Value(**{**read, "per_sample": tuple(read["per_sample"]), "constant": tuple(read["constant"])})
+    return Value(**{**read, **{key: tuple(read[key]) for key in ("per_sample", "constant", "order")}})

@@ -75,7 +75,7 @@ class Stage(PipelineStage):
         """
         for number, some in infos.items():
             for info, value in zip(some, values, strict=False):
-                shape = value.shape(self._sizes[number])
+                shape = value.sent_shape(self._sizes[number])
                 if info.buffer is not None and (elsewhere or info.buffer.shape != shape):
                     info.buffer = empty(shape, dtype=value.torch_dtype)
 
@@ -125,23 +125,19 @@ class Stage(PipelineStage):
             self.gradients.begin_last()
         with _WITHOUT_AUTOCAST:
             super().backward_one_chunk(bwd_chunk_id, loss, whole, last_backward)
-        self._fill_gradients(bwd_chunk_id)
+        self._make_sendable(bwd_chunk_id)
         if last_backward:
             self.gradients.end_last()
 
-    def _fill_gradients(self, number: int) -> None:
-        """Let values that were not used have gradients of zeros, as many as this microbatch has samples.
+    def _make_sendable(self, number: int) -> None:
+        """Let the gradients of a microbatch have their own elements, and of values that were not used zeros.
 
         Torch would send zeros in the size of the first microbatch of the example.
         """
         made = self.bwd_cache.get(number)
         if made:
-            self.bwd_cache[number] = tuple(
-                torch.zeros(value.shape(self._sizes[number]), dtype=value.torch_dtype)
-                if gradient is None and value.differentiable
-                else gradient
-                for gradient, value in zip(made, self._module.received, strict=True)
-            )
+            pairs = zip(made, self._module.received, strict=True)
+            self.bwd_cache[number] = tuple(_gradient(one, value, self._sizes[number]) for one, value in pairs)
 
     def backward_weight_one_chunk(self, bwd_chunk_id: int, last_backward: bool = False) -> None:
         """Make the weights' gradients of a microbatch, which were put off."""
@@ -161,8 +157,12 @@ def _encoded(ops: list[dist.P2POp], encoding: CutEncoding | None) -> list[dist.P
     return ops
 
 
+def _gradient(made: Tensor | None, value: Value, samples: int) -> Tensor | None:
+    if made is not None:
+        return made.resolve_conj().resolve_neg()
+    return torch.zeros(value.sent_shape(samples), dtype=value.torch_dtype) if value.differentiable else None
+
+
 def _examples(values: Sequence[Value], samples: int) -> tuple[Tensor, ...]:
-    return tuple(
-        torch.empty(value.shape(samples), dtype=value.torch_dtype, device="meta").requires_grad_(value.differentiable)
-        for value in values
-    )
+    empty = (torch.empty(value.sent_shape(samples), dtype=value.torch_dtype, device="meta") for value in values)
+    return tuple(one.requires_grad_(value.differentiable) for one, value in zip(empty, values, strict=True))

@@ -17,7 +17,7 @@ class Value:
     """A value of the model's forward. Only tensors and numbers can be sent to another rank, and tuples of integers.
 
     dtype: torch's name of it. per_sample, constant: each dimension is `per_sample * samples + constant`.
-    differentiable: whether gradients flow through it.
+    differentiable: whether gradients flow through it. order: of its dimensions in memory, in which it is sent.
     """
 
     kind: Kind
@@ -25,6 +25,7 @@ class Value:
     per_sample: tuple[int, ...] = ()
     constant: tuple[int, ...] = ()
     differentiable: bool = False
+    order: tuple[int, ...] = ()
 
     @property
     def torch_dtype(self) -> torch.dtype:
@@ -35,6 +36,11 @@ class Value:
     def shape(self, samples: int) -> tuple[int, ...]:
         """The shape for a batch of this size."""
         return tuple(each * samples + rest for each, rest in zip(self.per_sample, self.constant, strict=True))
+
+    def sent_shape(self, samples: int) -> tuple[int, ...]:
+        """The shape of what is sent for a batch of this size."""
+        shape = self.shape(samples)
+        return tuple(shape[place] for place in self.order) or shape
 
     def nbytes(self, samples: int) -> int:
         """The bytes for a batch of this size."""
@@ -49,7 +55,8 @@ def value_of(one: Any, other: Any, samples: int, differentiable: bool) -> Value:
     if type(one) in _PLAIN and isinstance(other, torch.Tensor) and one.layout == torch.strided and not one.is_quantized:
         per_sample = tuple(more - less for less, more in zip(one.shape, other.shape, strict=True))
         constant = tuple(size - each * samples for size, each in zip(one.shape, per_sample, strict=True))
-        return Value("tensor", str(one.dtype).removeprefix("torch."), per_sample, constant, differentiable)
+        dtype = str(one.dtype).removeprefix("torch.")
+        return Value("tensor", dtype, per_sample, constant, differentiable, _order(one))
     if type(one) in _NUMBERS:
         return _NUMBERS[type(one)]
     if type(one) in (tuple, torch.Size) and type(other) is type(one) and len(one) == len(other):
@@ -58,20 +65,30 @@ def value_of(one: Any, other: Any, samples: int, differentiable: bool) -> Value:
     return UNKNOWN
 
 
-def sendable(value: Any) -> torch.Tensor:
-    """A tensor, a number or a tuple of integers as a tensor of its own elements, bit for bit."""
+def _order(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions from the outermost to the innermost, as operations on the tensor lay out what they make."""
+    strides = torch.empty_like(tensor, device="meta").stride()
+    return tuple(sorted(range(tensor.dim()), key=lambda place: -strides[place]))
+
+
+def sendable(known: Value, value: Any) -> torch.Tensor:
+    """A tensor, a number or a tuple of integers as a tensor of its own elements, bit for bit.
+
+    Behind a cut it lies in memory as before it: what random numbers fall on which elements depends on that.
+    """
     if isinstance(value, torch.Tensor):
-        return value.resolve_conj().resolve_neg().contiguous()
+        turned = value.permute(known.order) if known.order else value
+        return turned.resolve_conj().resolve_neg().contiguous()
     return torch.tensor(value, dtype=_NUMBERS.get(type(value), _NUMBERS[int]).torch_dtype)
 
 
-def received(kind: Kind, sent: torch.Tensor) -> Any:
+def received(known: Value, sent: torch.Tensor) -> Any:
     """Return the value of this kind that was sent as `sent`."""
-    if kind == "tensor":
-        return sent
+    if known.kind == "tensor":
+        return sent.permute([known.order.index(place) for place in range(sent.dim())]) if known.order else sent
     found = sent.tolist()
-    if kind in ("integers", "size"):
-        return torch.Size(found) if kind == "size" else tuple(found)
+    if known.kind in ("integers", "size"):
+        return torch.Size(found) if known.kind == "size" else tuple(found)
     return found
 
 
