@@ -377,6 +377,13 @@ class Turned(nn.Module):
         return result
 
 
+class Leaky(nn.Sequential):
+    """Ends with a call that saves its random numbers for the backward before it draws them."""
+
+    def __init__(self) -> None:
+        super().__init__(layer(), layer(), nn.RReLU())
+
+
 class TypeRead(nn.Module):
     """Of a value only its type is needed later, so that no gradient of it comes from there."""
 

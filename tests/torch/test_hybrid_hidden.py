@@ -112,6 +112,7 @@ def check_cuts(rank: int, size: int) -> None:
         (hidden.ViewChanged, [2, 5]),
         (hidden.TypeRead, [2, 5]),
         (hidden.Turned, [2, 5]),
+        (hidden.Leaky, [1, 3]),
         (hidden.Conjugates, [3, 10]),
     ):
         for activations in ("keep", "recompute"):

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from torch import nn
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from paceline.torch.partitioned.module_state import ModuleState
 
@@ -25,9 +25,11 @@ def recomputed(part: nn.Module, taken: Sequence[Any], random: bool) -> tuple[Any
     def contexts() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
         return nullcontext(), again
 
-    found: tuple[Any, ...] = checkpoint(
-        part, *taken, use_reentrant=False, preserve_rng_state=random, context_fn=contexts
-    )
+    # Torch stops when the last tensor is saved again, which a call that draws random numbers fills only after that.
+    with set_checkpoint_early_stop(not random):
+        found: tuple[Any, ...] = checkpoint(
+            part, *taken, use_reentrant=False, preserve_rng_state=random, context_fn=contexts
+        )
     before.forget_unchanged()
     return found
 
