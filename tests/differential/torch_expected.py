@@ -7,10 +7,10 @@ from functools import reduce
 
 import torch
 from torch import Tensor
-from torch_programs import FLOATS, INTEGERS, Step, values
+from torch_programs import EVENTS, FLOATS, INTEGERS, MOVED, Step, values
 
-UNREDUCED = ("int16",)
-"""Integers that are only moved; NCCL and Gloo do not reduce them either."""
+UNREDUCED = ("int16", *MOVED)
+"""Numbers that are only moved; NCCL and Gloo do not reduce most of them either."""
 REFUSED = "refused"
 """An operation that is not defined for a dtype."""
 Results = list[Tensor] | str | None
@@ -24,12 +24,6 @@ _LOGICAL = {
 _LINEAR = {"SUM": torch.add, "AVG": torch.add}
 _REAL = {**_LINEAR, "PRODUCT": torch.mul, "MIN": torch.minimum, "MAX": torch.maximum}
 _WHOLE = {**_REAL, "BAND": torch.bitwise_and, "BOR": torch.bitwise_or, "BXOR": torch.bitwise_xor}
-
-
-def expected(step: Step, places: int) -> list[Results]:
-    """The results of every place."""
-    found: list[Results] = globals()[f"_{step.call}"](step, places)
-    return found
 
 
 def combined(step: Step, tensors: list[Tensor]) -> Tensor | None:
@@ -52,9 +46,6 @@ def _all_reduce(step: Step, places: int) -> list[Results]:
     return [REFUSED if result is None else [result]] * places
 
 
-_functional_all_reduce = _all_reduce
-
-
 def _reduce(step: Step, places: int) -> list[Results]:
     whole = _all_reduce(step, places)[0]
     return [whole if place == step.root or whole == REFUSED else None for place in range(places)]
@@ -63,9 +54,6 @@ def _reduce(step: Step, places: int) -> list[Results]:
 def _reduce_scatter(step: Step, places: int) -> list[Results]:
     parts = [combined(step, [values(step, place, part) for place in range(places)]) for part in range(places)]
     return [REFUSED if part is None else [part] for part in parts]
-
-
-_reduce_scatter_tensor = _reduce_scatter
 
 
 def _broadcast(step: Step, places: int) -> list[Results]:
@@ -111,13 +99,33 @@ def _batch_isend_irecv(step: Step, places: int) -> list[Results]:
     return [[values(step, (place - 1) % places), values(step, (place + 1) % places, 1)] for place in range(places)]
 
 
-def _barrier(step: Step, places: int) -> list[Results]:
+def _nothing(step: Step, places: int) -> list[Results]:
+    """Nothing that could be compared: an event itself says what must be true."""
     return [[]] * places
 
 
-def _all_gather_object(step: Step, places: int) -> list[Results]:
-    return _all_gather(step, places)
+_EXPECTED: dict[str, Callable[[Step, int], list[Results]]] = {
+    "all_reduce": _all_reduce,
+    "functional_all_reduce": _all_reduce,
+    "reduce": _reduce,
+    "reduce_scatter": _reduce_scatter,
+    "reduce_scatter_tensor": _reduce_scatter,
+    "broadcast": _broadcast,
+    "all_gather": _all_gather,
+    "all_gather_into_tensor": _all_gather_into_tensor,
+    "gather": _gather,
+    "scatter": _scatter,
+    "all_to_all": _all_to_all,
+    "all_to_all_single": _all_to_all_single,
+    "send": _send,
+    "batch_isend_irecv": _batch_isend_irecv,
+    "barrier": _nothing,
+    "all_gather_object": _all_gather,
+    "broadcast_object_list": _broadcast,
+    **dict.fromkeys(EVENTS, _nothing),
+}
 
 
-def _broadcast_object_list(step: Step, places: int) -> list[Results]:
-    return _broadcast(step, places)
+def expected(step: Step, places: int) -> list[Results]:
+    """The results of every place."""
+    return _EXPECTED[step.call](step, places)

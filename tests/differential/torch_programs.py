@@ -10,13 +10,30 @@ from torch import Tensor
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
-DTYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128")
-LAYOUTS = ("plain", "offset", "strided", "transposed", "parameter", "channels_last")
-"""How a tensor lies in memory. All but the first have other memory around or between their elements."""
+MOVED = ("uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2")
+"""What is only moved."""
+DTYPES = (*FLOATS, *INTEGERS, "bool", "complex64", "complex128", *MOVED)
+LAYOUTS = (
+    "plain",
+    "offset",
+    "strided",
+    "transposed",
+    "parameter",
+    "channels_last",
+    "subclass",
+    "conjugate",
+    "negative",
+)
+"""How a tensor lies in memory. All but the first have other memory around or between their elements; the last two are
+views whose elements have another sign in memory."""
 REDUCTIONS = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_tensor", "functional_all_reduce")
 MOVEMENTS = ("broadcast", "all_gather", "all_gather_into_tensor", "gather", "scatter", "all_to_all")
 OTHERS = ("all_to_all_single", "send", "batch_isend_irecv", "barrier", "all_gather_object", "broadcast_object_list")
+OBJECTS = OTHERS[-2:]
+"""Calls that pickle what they are given, which torch can't do with MOVED."""
 CALLS = (*REDUCTIONS, *MOVEMENTS, *OTHERS)
+EVENTS = ("begin_again", "use_destroyed", "threads", "fork", "mismatch")
+"""What happens to all ranks of the world between calls."""
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
 
@@ -65,9 +82,9 @@ def programs(draw: st.DrawFn) -> Program:
 
 @st.composite
 def _steps(draw: st.DrawFn, groups: tuple[tuple[int, ...], ...]) -> Step:
-    group = draw(st.integers(0, len(groups) - 1))
+    call = draw(st.sampled_from((*CALLS, *CALLS, *CALLS, *EVENTS)))
+    group = draw(st.integers(0, len(groups) - 1)) if call not in EVENTS else 0
     places = len(groups[group])
-    call = draw(st.sampled_from(CALLS))
     splits: tuple[tuple[int, ...], ...] = ()
     if call == "all_to_all_single":
         rows = st.lists(st.integers(0, 3), min_size=places, max_size=places).map(tuple)
@@ -77,7 +94,7 @@ def _steps(draw: st.DrawFn, groups: tuple[tuple[int, ...], ...]) -> Step:
     return Step(
         call,
         group,
-        draw(st.sampled_from(DTYPES)),
+        draw(st.sampled_from(DTYPES[: -len(MOVED)] if call in OBJECTS else DTYPES)),
         shape,
         draw(st.sampled_from(LAYOUTS)),
         draw(st.sampled_from(OPS)),
@@ -93,6 +110,6 @@ def values(step: Step, place: int, part: int = 0, rows: int | None = None) -> Te
     dtype = getattr(torch, step.dtype)
     draw = torch.Generator().manual_seed((step.seed * 64 + place) * 64 + part)
     shape = step.shape if rows is None else (rows, *step.shape)
-    low = 0 if step.dtype in ("uint8", "bool") else -3
+    low = 0 if step.dtype.startswith("uint") or step.dtype == "bool" else -3
     drawn = torch.randint(low, 2 if step.dtype == "bool" else 4, shape, generator=draw)
     return drawn.to(dtype) if not dtype.is_complex else torch.complex(drawn.double(), drawn.double() - 1).to(dtype)

@@ -9,12 +9,17 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch import Tensor, nn
+from torch_events import EVENTS, happen
 from torch_programs import Program, Step, values
 
 Outcome = tuple[str, Any]
 """("values", the tensors), ("error", its class and words), or ("none", None) on a rank that is not in the group."""
 _AROUND = 42
 """What lies around and between the elements of a tensor; nobody may write there."""
+
+
+class Sub(Tensor):
+    """A tensor of the user's own class."""
 
 
 class Placed:
@@ -45,18 +50,34 @@ def _laid_out(content: Tensor, layout: str) -> tuple[Tensor, Tensor]:
     if layout == "channels_last" and content.dim() == 4:
         batch, channels, height, width = shape
         return base[:count].view(batch, height, width, channels).permute(0, 3, 1, 2), base
+    if layout == "conjugate" and content.is_complex():
+        return base[:count].view(shape).conj(), base
+    if layout == "negative" and content.dtype in (torch.float32, torch.float64):
+        return torch.view_as_complex(base[: 2 * count].view(-1, 2)).conj().imag.view(shape), base
     plain = base[:count].view(shape)
+    if layout == "subclass":
+        return plain.as_subclass(Sub), base
     return (nn.Parameter(plain) if layout == "parameter" and plain.is_floating_point() else plain), base
 
 
 def run(rank: int, size: int, program: Program) -> list[Outcome]:
     """Do the program's steps in order. Returns what came of each."""
-    groups = [dist.group.WORLD, *(dist.new_group(list(ranks)) for ranks in program.groups[1:])]
+    groups = _groups(program)
     outcomes: list[Outcome] = [("none", None)] * len(program.steps)
     waiting: list[tuple[int, int, Callable[[], list[Tensor]]]] = []
     for number, step in enumerate(program.steps):
         ranks = program.groups[step.group]
-        if rank in ranks:
+        if step.call in EVENTS:
+            _finish(waiting, outcomes)
+            waiting = []
+            try:
+                happen(step, program, rank)
+                outcomes[number] = ("values", [])
+            except Exception as error:
+                outcomes[number] = _failed(error)
+            if step.call == "begin_again":
+                groups = _groups(program)
+        elif rank in ranks:
             try:
                 work, result = _Call(step, ranks, ranks.index(rank), groups[step.group]).start()
             except Exception as error:
@@ -73,12 +94,21 @@ def run(rank: int, size: int, program: Program) -> list[Outcome]:
     return outcomes
 
 
+def _groups(program: Program) -> list[Any]:
+    return [dist.group.WORLD, *(dist.new_group(list(ranks)) for ranks in program.groups[1:])]
+
+
 def _finish(waiting: list[tuple[int, int, Callable[[], list[Tensor]]]], outcomes: list[Outcome]) -> None:
     for _, number, finished in waiting:
         try:
             outcomes[number] = ("values", finished())
         except Exception as error:
             outcomes[number] = _failed(error)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """A copy of its own, as processes pass on."""
+    return tensor.detach().as_subclass(Tensor).clone().resolve_conj().resolve_neg().contiguous()
 
 
 def _failed(error: Exception) -> Outcome:
@@ -108,7 +138,7 @@ class _Call:
 
         def result() -> list[Tensor]:
             assert all(isinstance(one, Tensor) or one.untouched() for one in placed), "memory around was written"
-            return [(one if isinstance(one, Tensor) else one.tensor).detach().clone().contiguous() for one in placed]
+            return [_plain(one if isinstance(one, Tensor) else one.tensor) for one in placed]
 
         return works, result
 
@@ -130,7 +160,7 @@ class _Call:
 
     def _functional_all_reduce(self) -> Any:
         own = self._own()
-        return None, [functional.all_reduce(own.tensor, self._step.op.lower(), self._group)]
+        return None, [functional.all_reduce(own.tensor.as_subclass(Tensor), self._step.op.lower(), self._group)]
 
     def _reduce(self) -> Any:
         own = self._own()
