@@ -8,7 +8,7 @@ import pytest
 from kinds import kinds
 from machine import Kind, explore
 
-PROGRAMS = {"torch": 60, "horovod": 12, "hybrid": 8, "optimizer": 40, "loader": 12}
+PROGRAMS = {"torch": 40, "horovod": 12, "hybrid": 8, "optimizer": 40, "loader": 12}
 """Programs of each kind."""
 
 

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-FACES = ("buckets", "sharded", "ddp")
-"""GradientBuckets, ShardedOptimizer, and DistributedDataParallel over Paceline."""
+FACES = ("buckets", "sharded", "ddp", "zero", "fsdp")
+"""Paceline's GradientBuckets and ShardedOptimizer; over Paceline torch's DistributedDataParallel, alone and with
+ZeroRedundancyOptimizer, and fully_shard."""
+DDP_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"find_unused_parameters": True},
+    {"static_graph": True},
+    {"gradient_as_bucket_view": True},
+    {"bucket_cap_mb": 1e-4},
+    {"find_unused_parameters": True, "gradient_as_bucket_view": True, "bucket_cap_mb": 1e-4},
+)
+HOOKS = (None, None, None, "builtin", "builtin float16", "all_reduce", "float16")
+"""How DDP exchanges a bucket; torch keeps the hook with bfloat16 for NCCL."""
+SCHEDULES: dict[str, Any] = {
+    "StepLR": {"step_size": 1, "gamma": 0.5},
+    "ExponentialLR": {"gamma": 0.9},
+    "CosineAnnealingLR": {"T_max": 3},
+    "LinearLR": {"total_iters": 3},
+    "OneCycleLR": {"max_lr": 0.1, "total_steps": 9, "cycle_momentum": False},
+}
+"""Schedules of learning rates."""
 OPTIMIZERS: dict[str, tuple[dict[str, Any], ...]] = {
     "SGD": ({"lr": 0.1}, {"lr": 0.1, "momentum": 0.9}, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
     "Adam": ({"lr": 0.01}, {"lr": 0.01, "amsgrad": True}, {"lr": 0.01, "maximize": True}),
@@ -39,7 +58,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Training:
-    """skips: a step whose mean gradients are not finite is left out, as a scaler of losses does."""
+    """skips: a step whose mean gradients are not finite is left out, as a scaler of losses does.
+
+    ddp, hook, schedule: among DDP_OPTIONS, HOOKS and SCHEDULES.
+    """
 
     face: str
     dtype: str
@@ -48,12 +70,26 @@ class Training:
     options: int
     skips: bool
     steps: tuple[Step, ...]
+    ddp: int = 0
+    hook: str | None = None
+    schedule: str | None = None
     size: int = 2
 
     def made(self, parameters: Any) -> torch.optim.Optimizer:
         """Its optimizer, of torch alone."""
         kind: Any = getattr(torch.optim, self.optimizer)
         return kind(parameters, **self.wishes)  # type: ignore[no-any-return]
+
+    @property
+    def ddp_options(self) -> dict[str, Any]:
+        """The options of DistributedDataParallel."""
+        return DDP_OPTIONS[self.ddp]
+
+    def scheduled(self, optimizer: Any) -> Any:
+        """The schedule of the optimizer's learning rate, or None."""
+        if self.schedule is None:
+            return None
+        return getattr(torch.optim.lr_scheduler, self.schedule)(optimizer, **SCHEDULES[self.schedule])
 
     @property
     def wishes(self) -> dict[str, Any]:
@@ -65,13 +101,22 @@ class Training:
 def trainings(draw: st.DrawFn) -> Training:
     """Draw a training of two ranks, whose sums are the same in either order."""
     face = draw(st.sampled_from(FACES))
-    shape = st.lists(st.integers(1, 9), max_size=3).map(tuple)
+    over_ddp = face in ("ddp", "zero")
+    ddp = draw(st.integers(0, len(DDP_OPTIONS) - 1)) if over_ddp else 0
+    # fully_shard takes no parameters without dimensions.
+    shape = st.lists(st.integers(1, 9), min_size=1 if face == "fsdp" else 0, max_size=3).map(tuple)
     shapes = tuple(draw(st.lists(shape, min_size=1, max_size=5)))
-    optimizer = draw(st.sampled_from(sorted(OPTIMIZERS)))
+    # Rprop does what torch's tensors of several ranks can't.
+    optimizer = draw(st.sampled_from(sorted(set(OPTIMIZERS) - {"Rprop"} if face == "fsdp" else OPTIMIZERS)))
     options = draw(st.integers(0, len(OPTIMIZERS[optimizer]) - 1))
-    steps = tuple(draw(st.lists(_steps(len(shapes), face != "ddp"), min_size=1, max_size=5)))
+    may_miss = DDP_OPTIONS[ddp].get("find_unused_parameters", False) if over_ddp else face != "fsdp"
+    steps = tuple(draw(st.lists(_steps(len(shapes), may_miss), min_size=1, max_size=5)))
+    if "static_graph" in DDP_OPTIONS[ddp]:  # torch learns the graph in the first pass, which is to be exchanged
+        steps = (replace(steps[0], accumulates=False), *steps[1:])
     dtype = draw(st.sampled_from(("float32", "float64")))
-    return Training(face, dtype, shapes, optimizer, options, draw(st.booleans()), steps)
+    hook = draw(st.sampled_from(HOOKS)) if over_ddp else None
+    schedule = draw(st.one_of(st.none(), st.sampled_from(sorted(SCHEDULES))))
+    return Training(face, dtype, shapes, optimizer, options, draw(st.booleans()), steps, ddp, hook, schedule)
 
 
 @st.composite
