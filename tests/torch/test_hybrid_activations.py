@@ -183,6 +183,18 @@ def test_a_file_holds_conjugates_and_negatives(tmp_path: Path) -> None:
     file.close()
 
 
+def test_a_file_holds_what_a_call_fills_after_it_has_saved_it(tmp_path: Path) -> None:
+    x, rrelu = torch.full((256, 256), -1.0, requires_grad=True), torch.nn.RReLU()
+    with patch("tempfile.tempdir", str(tmp_path)), patch.object(activation_file, "_in_memory", lambda _: False):
+        file = ActivationFile()
+    with file.saving(()):
+        output = rrelu(x)
+    assert size(file)
+    (found,) = torch.autograd.grad(output.sum(), x)
+    assert torch.equal(found, -output)
+    file.close()
+
+
 def test_a_tensor_keeps_its_place_in_the_file(tmp_path: Path) -> None:
     """What a backward was given stays what it is, also if somebody keeps it until others write."""
     with patch("tempfile.tempdir", str(tmp_path)), patch.object(activation_file, "_in_memory", lambda _: False):

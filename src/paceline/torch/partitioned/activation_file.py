@@ -52,28 +52,21 @@ class ActivationFile:
 
     def saving(self, others: Iterable[Tensor]) -> saved_tensors_hooks:
         """A context in which large tensors that autograd saves go into the file. others: that are in memory anyway."""
-        lasting = {_reference(tensor) for tensor in others}
-        written: dict[StorageWeakRef, tuple[int, weakref.ref[_Place]]] = {}
-
-        def pack(tensor: Tensor) -> Tensor | _Saved:
-            if tensor.layout != torch.strided:
-                return tensor.detach()
-            storage, key = tensor.untyped_storage(), _reference(tensor)
-            if storage.nbytes() < _LEAST or key in lasting:
-                return tensor.detach()
-            version, reference = written.get(key, (-1, None))
-            place = reference() if reference is not None and version == tensor._version else None
-            if place is None:
-                place = self._write(memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data))
-                written[key] = (tensor._version, weakref.ref(place))
-            bits = tensor.is_conj(), tensor.is_neg()
-            return _Saved(place, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride(), *bits)
-
-        return saved_tensors_hooks(pack, self._read)
+        return _Saving(self, others)
 
     def close(self) -> None:
         """Give the file's space back, once no backward needs it."""
         self._file.close()
+
+    def write(self, storage: torch.UntypedStorage) -> _Place:
+        """Write what it holds."""
+        return self._write(memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data))
+
+    def read(self, place: _Place) -> torch.UntypedStorage:
+        """What was written there, mapped into memory."""
+        mapped = _Mapped(self._file.fileno(), place.nbytes, offset=place.offset)
+        mapped.place = place
+        return torch.frombuffer(mapped, dtype=torch.uint8).untyped_storage()
 
     def _write(self, data: memoryview) -> _Place:
         size = -(-data.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -91,16 +84,69 @@ class ActivationFile:
             raise HybridError(f"activations can't be written to {self.folder}: {error.strerror}") from error
         return place
 
-    def _read(self, saved: Tensor | _Saved) -> Tensor:
+
+class _Saving(saved_tensors_hooks):
+    """Writes what a call saves when it is over: some fill a tensor after they have saved it, as RReLU does.
+
+    Autograd gives every call a number.
+    """
+
+    def __init__(self, file: ActivationFile, others: Iterable[Tensor]) -> None:
+        super().__init__(self._pack, self._unpack)
+        self._file = file
+        self._lasting = {_reference(tensor) for tensor in others}
+        self._known: dict[StorageWeakRef, tuple[int, weakref.ref[_Content]]] = {}
+        self._waiting: list[_Content] = []
+        self._number = -1
+
+    def __exit__(self, *args: object) -> None:
+        super().__exit__(*args)
+        self._write()
+
+    def _write(self) -> None:
+        for content in self._waiting:
+            assert content.storage is not None
+            content.place, content.storage = self._file.write(content.storage), None
+        self._waiting.clear()
+
+    def _pack(self, tensor: Tensor) -> Tensor | _Saved:
+        number = torch.autograd._get_sequence_nr()
+        if number != self._number:
+            self._write()
+            self._number = number
+        if tensor.layout != torch.strided:
+            return tensor.detach()
+        storage, key = tensor.untyped_storage(), _reference(tensor)
+        if storage.nbytes() < _LEAST or key in self._lasting:
+            return tensor.detach()
+        version, reference = self._known.get(key, (-1, None))
+        content = reference() if reference is not None and version == tensor._version else None
+        if content is None:
+            content = _Content(storage)
+            self._waiting.append(content)
+            self._known[key] = (tensor._version, weakref.ref(content))
+        bits = tensor.is_conj(), tensor.is_neg()
+        return _Saved(content, tensor.dtype, int(tensor.storage_offset()), tensor.shape, tensor.stride(), *bits)
+
+    def _unpack(self, saved: Tensor | _Saved) -> Tensor:
         if isinstance(saved, Tensor):
             return saved
-        place = saved.place
-        mapped = _Mapped(self._file.fileno(), place.nbytes, offset=place.offset)
-        mapped.place = place
-        storage = torch.frombuffer(mapped, dtype=torch.uint8).untyped_storage()
+        content = saved.content
+        if content.place is None:
+            self._write()
+        assert content.place is not None
+        storage = self._file.read(content.place)
         found: Tensor = torch.empty(0, dtype=saved.dtype).set_(storage, saved.offset, saved.shape, saved.stride)
         found = found.conj() if saved.conjugate else found
         return torch._neg_view(found) if saved.negative else found
+
+
+class _Content:
+    """What a storage holds: it itself until it is written, then its place in the file."""
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage: torch.UntypedStorage | None = storage
+        self.place: _Place | None = None
 
 
 class _Place:
@@ -119,12 +165,12 @@ class _Mapped(mmap.mmap):
 
 
 class _Saved(NamedTuple):
-    """A tensor whose storage lies in the file; `offset` in elements.
+    """A tensor whose storage goes into the file; `offset` in elements.
 
     conjugate, negative: whether it is the conjugate or the negative of what is stored.
     """
 
-    place: _Place
+    content: _Content
     dtype: torch.dtype
     offset: int
     shape: tuple[int, ...]
