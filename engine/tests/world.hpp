@@ -88,7 +88,7 @@ inline Error failure_of(const std::function<void()>& call) {
   try {
     call();
   } catch (const Failure& failure) {
-    return {failure.kind, failure.what()};
+    return {failure.kind, failure.what(), failure.culprit};
   }
   return {};
 }
