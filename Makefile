@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WITH_TOOLS := PATH="$(CURDIR)/$(BIN):$$PATH"
+# With DELAYS=SEED, on an engine that stays between steps of its protocols: see engine/delays.
+WITH_DELAYS = $(if $(DELAYS),PACELINE_DELAYS=$(DELAYS) )PYTHONPATH=tests$(if $(DELAYS),:$$($(WITH_TOOLS) scripts/delayed-engine))
 WITH_TENSORFLOW := PATH="$(CURDIR)/$(VENV)/tensorflow/bin:$$PATH" $(VENV)/tensorflow/bin/python
 JOBS ?= $(shell nproc)
 LANE_JOBS := $(shell expr \( $(JOBS) + 1 \) / 2)
@@ -110,11 +112,11 @@ leaks: $(VENV)/test.stamp $(VENV)/engine.stamp ## make and close each thing that
 	LEAK_ROUNDS=3000 $(WITH_TOOLS) $(BIN)/python -m pytest tests/group/test_leaks.py $(ARGS)
 
 differential: $(VENV)/test.stamp $(VENV)/engine.stamp ## judge drawn programs (make differential SEED=1 MINUTES=5 JSON=FILE)
-	PYTHONPATH=tests $(WITH_TOOLS) $(BIN)/python tests/differential/machine.py --seed $(or $(SEED),1) \
+	$(WITH_DELAYS) $(WITH_TOOLS) $(BIN)/python tests/differential/machine.py --seed $(or $(SEED),1) \
 	    --minutes $(or $(MINUTES),5) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 campaign: $(VENV)/test.stamp $(VENV)/engine.stamp ## do to jobs what befalls jobs, and judge what comes of it (make campaign SEED=1 MINUTES=5 JSON=FILE)
-	PYTHONPATH=tests $(WITH_TOOLS) $(BIN)/python tests/campaign/campaign.py --seed $(or $(SEED),1) \
+	$(WITH_DELAYS) $(WITH_TOOLS) $(BIN)/python tests/campaign/campaign.py --seed $(or $(SEED),1) \
 	    --minutes $(or $(MINUTES),5) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed test suite against Paceline

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <span>
 
+#include "delays/delays.hpp"
 #include "link/header.hpp"
 
 namespace paceline {
@@ -62,6 +63,7 @@ class RingWriter {
       done += n;
     }
     ring_.slots[(position_ + needed) % kSlots].stamp.store(0, std::memory_order_relaxed);
+    delay(Between::data_and_stamp);
     first.stamp.store(position_ + 1, std::memory_order_release);
     position_ += needed;
     return true;
@@ -110,6 +112,7 @@ class RingReader {
       done += n;
     }
     position_ += slots_for(out.size());
+    delay(Between::record_and_room);
     consumed_.position.store(position_, std::memory_order_release);
   }
 

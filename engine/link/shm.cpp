@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "delays/delays.hpp"
 #include "memory/remote.hpp"
 
 namespace paceline {
@@ -121,6 +122,7 @@ void ShmLink::tell_hunger() {
   memory_.starved[side_].position.store(starved ? 1 : 0, std::memory_order_relaxed);
   set_waiting(starved);
   if (!starved) return;
+  delay(Between::hunger_and_bell);
   must_hear(Parked::for_room);
   ring_doorbell();
 }
@@ -182,6 +184,7 @@ bool ShmLink::poll(Inbox& inbox) {
     took = true;
   }
   if (took) {
+    delay(Between::taken_and_room_told);
     // As with the doorbell, either the peer sees the room when it looks around before it sleeps, or this side sees that
     // the peer is starved.
     std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -275,6 +278,7 @@ void ShmLink::take_stream(const Header& header) {
       sink->consume(piece, header.length);
     }
   }
+  delay(Between::piece_and_room);
   read.position.store(position + 1, std::memory_order_release);
 }
 
@@ -295,6 +299,7 @@ int ShmLink::read(std::uint64_t address, std::byte* to, std::size_t size) {
 
 void ShmLink::grant(const Arrival& offer, StreamSink& sink) {
   streams_in_[offer.header.id] = {&sink, offer.header.length};
+  delay(Between::offer_and_grant);
   Header header = offer.header;
   header.frame = Frame::grant;
   control(header, {});
@@ -316,6 +321,7 @@ void ShmLink::on_readable(Inbox& inbox) {
 }
 
 void ShmLink::ring_doorbell() {
+  delay(Between::message_and_bell);
   // This fence pairs with that of Sleepers::set_parked, after which the peer looks around: one of the two sides sees
   // what the other has written.
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -326,6 +332,7 @@ void ShmLink::ring_doorbell() {
 void ShmLink::wake() {
   auto& parked = theirs_.header().parked;
   if (parked.load(std::memory_order_relaxed) == Parked::no || parked.exchange(Parked::no) == Parked::no) return;
+  delay(Between::awake_and_bell);
   ring_socket();
 }
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "delays/delays.hpp"
 #include "link/tcp_count.hpp"
 #include "link/tcp_ends.hpp"
 
@@ -82,6 +83,7 @@ bool TcpLink::write_some() {
       if (refused_ && errno != EAGAIN && errno != EWOULDBLOCK) lost_ = true;
       break;  // the socket is full or broken: reading, if it goes on, will tell which
     }
+    delay(Between::bytes_and_more_bytes);
     moved = true;
     out.written += static_cast<std::size_t>(wrote);
     if (out.written < out.wire.size + out.size) continue;

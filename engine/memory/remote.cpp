@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "delays/delays.hpp"
+
 namespace paceline {
 namespace {
 
@@ -16,6 +18,7 @@ constexpr std::size_t kLargestRead = std::size_t{1} << 30;
 }  // namespace
 
 int read_remote(pid_t pid, std::uint64_t address, void* to, std::size_t size) {
+  delay(Between::address_and_read);
   auto* out = static_cast<char*>(to);
   while (size > 0) {
     const iovec local{out, std::min(size, kLargestRead)};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "delays/delays.hpp"
 #include "failure/error.hpp"
 #include "policy/entry.hpp"
 
@@ -64,6 +65,7 @@ SharedBoard::Atom* SharedBoard::added(std::uint32_t slot) const {
 // the others, it sees theirs, or they see its own.
 void SharedBoard::mark(std::uint32_t slot, int rank, std::uint64_t word) {
   row(slot)[1 + static_cast<std::size_t>(rank)].store(word);
+  delay(Between::mark_and_check);
 }
 
 std::uint64_t SharedBoard::marked(std::uint32_t slot, int rank) const {
@@ -74,7 +76,10 @@ bool SharedBoard::claim(std::uint32_t slot, std::uint32_t round) {
   Atom& claimed = *row(slot);
   std::uint64_t last = claimed.load();
   while (static_cast<std::int32_t>(round - static_cast<std::uint32_t>(last)) > 0)
-    if (claimed.compare_exchange_weak(last, round)) return true;
+    if (claimed.compare_exchange_weak(last, round)) {
+      delay(Between::claim_and_verdict);
+      return true;
+    }
   return false;
 }
 
@@ -108,6 +113,7 @@ bool SharedBoard::append(std::span<const std::uint64_t> entry) {
   do {
     if (!has_room(begin + entry.size())) return false;
   } while (!tail_->compare_exchange_weak(begin, begin + entry.size()));
+  delay(Between::reservation_and_stamp);
   // The first word is stored last, so that a rank that sees it sees all words.
   for (std::size_t i = entry.size(); i-- > 0;) {
     Cell& to = cell(begin + i);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "delays/delays.hpp"
+
 namespace paceline {
 namespace {
 
@@ -21,6 +23,7 @@ void Failures::fail(Group& group, const Error& error) {
     group.raised = true;
   }
   group.matcher.clear();
+  delay(Between::failure_and_word);
   Header header;
   header.frame = Frame::abort;
   header.channel = group.channel;

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <new>
 
+#include "delays/delays.hpp"
+
 namespace paceline {
 
 void Sleepers::set_parked(Parked parked) {
@@ -10,6 +12,7 @@ void Sleepers::set_parked(Parked parked) {
   // The fence comes before the look around that follows: see ShmLink::ring_doorbell and SharedSegment::begin.
   arena_.header().parked.store(parked, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+  delay(Between::parked_and_look);
 }
 
 int Sleepers::listen(Lock& lock, std::span<epoll_event> events, bool server, bool idle) {
@@ -17,7 +20,9 @@ int Sleepers::listen(Lock& lock, std::span<epoll_event> events, bool server, boo
   server_listens_ = server;
   idle_listener_ = idle;
   lock.unlock();
+  delay(Between::look_and_sleep);
   const int ready = wakeups_.wait(events, -1);
+  delay(Between::wake_and_lock);
   lock.lock();
   listening_ = false;
   if (ready < 0) signalled_ = true;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "delays/delays.hpp"
 #include "link/link.hpp"
 #include "memory/cache.hpp"
 #include "memory/rounding.hpp"
@@ -53,6 +54,7 @@ void SharedSegment::end(Ending how) {
   auto& ended = own_.ended.value;
   if (ended.load(std::memory_order_relaxed) != 0) return;
   ended.store((finished_ + 1) << 1 | static_cast<std::uint64_t>(how), std::memory_order_release);
+  delay(Between::ended_and_marks);
   for (Cell& cell : own_.cells) {
     const auto begun = cell.epoch.load(std::memory_order_relaxed);
     if (begun > finished_) cell.epoch.store(begun | kGivenUp, std::memory_order_release);
@@ -74,6 +76,7 @@ bool SharedSegment::others_write(std::uint64_t epoch) const {
 }
 
 void SharedSegment::depart() {
+  delay(Between::done_and_departure);
   for (const Part& part : parts_)
     if (part.memory != nullptr) part.memory->departed.value.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -130,7 +133,9 @@ bool SharedSegment::all_begun(std::uint64_t epoch) const {
 }
 
 bool SharedSegment::begin(std::uint64_t epoch, bool awaited) {
+  delay(Between::cell_and_epoch);
   own_.cells[epoch % kCells].epoch.store(epoch, std::memory_order_release);
+  delay(Between::begun_and_look);
   // The last of the beginning ranks to pass its fence sees the cells of all.
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool whole = all_begun(epoch);

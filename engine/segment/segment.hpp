@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "delays/delays.hpp"
 #include "link/header.hpp"
 #include "memory/arena.hpp"
 #include "segment/handover.hpp"
@@ -157,6 +158,7 @@ class SharedSegment {
   // Whether a rank that has begun this epoch has not given it up so far. What was read from its memory before counts
   // only then: see `end`.
   bool stands(int rank, std::uint64_t epoch) const {
+    delay(Between::data_and_standing);
     std::atomic_thread_fence(std::memory_order_acquire);
     return cell(rank, epoch).epoch.load(std::memory_order_relaxed) == epoch;
   }

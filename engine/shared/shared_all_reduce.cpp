@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "calibration/methods.hpp"
+#include "delays/delays.hpp"
 #include "execute/group.hpp"
 #include "kernel/reduce.hpp"
 #include "memory/cache.hpp"
@@ -206,6 +207,7 @@ SharedOperation::Result SharedAllReduce::work_in_place() {
   std::size_t piece = 0;
   auto& writing = segment_->own().writing.value;
   writing.store(epoch_, std::memory_order_relaxed);
+  delay(Between::writing_and_claim);
   const bool claimed = claim(rank, piece);
   if (claimed) combine_piece(rank, piece);
   writing.store(0, std::memory_order_release);
@@ -215,6 +217,7 @@ SharedOperation::Result SharedAllReduce::work_in_place() {
   }
   auto& finished = segment_->of(0).finished[epoch_ % 2].value;
   if (done_ > 0) {
+    delay(Between::piece_and_finished);
     const auto before = finished.fetch_add(done_, std::memory_order_acq_rel);
     const bool last = before + done_ == now(all_pieces_);
     done_ = 0;
@@ -259,6 +262,7 @@ void SharedAllReduce::stage() {
     const Range part = block(rank, staged_);
     if (part.size() > 0) segment_->hand_over(place(segment_->rank(), rank, staged_), source + part.begin, part.size());
   }
+  delay(Between::staged_and_counter);
   segment_->own().staged.value.store(now(++staged_), std::memory_order_release);
   segment_->wake_others();
 }
