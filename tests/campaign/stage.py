@@ -29,6 +29,8 @@ DEADLINE = 60.0
 """Seconds that a trial gets beyond its own waits. Who still runs then hangs."""
 LAUNCHING = 240.0
 """Seconds more where each rank is an interpreter of its own, which a launcher starts."""
+DELAYS = "PACELINE_DELAYS"
+"""The variable with the seed of the engine's delays, see engine/delays: each trial has others."""
 GRACE = 10.0
 """Seconds in which what a job has started must have ended once its ranks have."""
 SMALL_DISK = 256 << 10
@@ -75,6 +77,8 @@ def perform(trial: Trial, folder: Path, network: Network | None = None) -> Recor
             "PACELINE_TIMEOUT": str(trial.timeout),
             "PACELINE_START_TIMEOUT": str(PATIENCE if _meets_well(trial) else trial.timeout),
         }
+        if seed := os.environ.get(DELAYS):
+            env[DELAYS] = str(1_000_003 * int(seed) + trial.seed)
         if trial.fault.startswith("full disk"):
             env["PACELINE_TRACE"] = str(stack.enter_context(full_disk(folder / "disk")))
         store = None

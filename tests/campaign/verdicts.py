@@ -12,8 +12,8 @@ from trials import FAULTS, Trial
 NAMED_WITHIN = 10.0
 """Seconds, beyond the timeout where that is what tells."""
 COMMUNICATION = "CommunicationError"
-ONE_WAY = ("one way", "packets too long")
-"""Who hears nothing, or nothing long, blames who hears everything."""
+BLAMES_ITSELF = ("one way", "packets too long", "connections closed")
+"""Faults of which a rank hears from a third one, before it notices anything itself, that it is said to be gone."""
 GONE = {"kill": -9, "two killed": -9, "full disk, kill": -9, "terminate": -15, "segfault": -11, "_exit": 3}
 
 
@@ -121,7 +121,7 @@ def _cut(trial: Trial, record: Record, verdict: Verdict) -> None:
             continue
         if COMMUNICATION not in error["kinds"]:
             verdict.wrong.append(f"rank {rank} raised {error}")
-        elif error["rank"] == rank and trial.fault not in ONE_WAY:
+        elif error["rank"] == rank and trial.fault not in BLAMES_ITSELF:
             verdict.wrong.append(f"rank {rank} named itself: {error['message']}")
 
 
