@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jobs import RAW
@@ -14,7 +15,17 @@ from stage import Record, perform, prepare
 from trials import FAULTS, Trial, drawn
 from verdicts import judged
 
-AT_NETWORKS = [name for name, fault in FAULTS.items() if fault.place == "network"]
+
+def _faults(network: bool) -> list[Any]:
+    """Those that happen to ranks that import no framework. What takes long, because somebody waits, is for verify."""
+    waits = {name for name, fault in FAULTS.items() if fault.expected in ("silent", "cut") or fault.place == "launcher"}
+    return [
+        pytest.param(name, marks=pytest.mark.verify if name in waits else ())
+        for name, fault in FAULTS.items()
+        if "raw" in fault.faces and (fault.place == "network") == network
+    ]
+
+
 PAUSE = 0.2
 """Seconds that what is undone lasts here, unless it is to last longer than the timeout."""
 
@@ -37,9 +48,7 @@ def _prepared() -> None:
     prepare(RAW)
 
 
-@pytest.mark.parametrize(
-    "fault", [name for name, fault in FAULTS.items() if "raw" in fault.faces and name not in AT_NETWORKS]
-)
+@pytest.mark.parametrize("fault", _faults(network=False))
 def test_a_trial_comes_out_right(fault: str, tmp_path: Path) -> None:
     holds(chosen(fault), tmp_path)
 
@@ -51,7 +60,7 @@ def machines() -> Iterator[Network]:
 
 
 @pytest.mark.needs("a lab")
-@pytest.mark.parametrize("fault", AT_NETWORKS)
+@pytest.mark.parametrize("fault", _faults(network=True))
 def test_a_trial_between_machines_comes_out_right(fault: str, machines: Network, tmp_path: Path) -> None:
     holds(chosen(fault), tmp_path, machines)
 
