@@ -14,9 +14,12 @@ COUNTS = (1, 5, 100, 3000, 20_000, 200_000)
 
 
 class Face(Protocol):
-    """A job's loop. `meet` returns once the ranks have met, `step` does as many collectives as it returns."""
+    """A job's loop. `meet` returns once the ranks have met, `step` does as many collectives as it returns.
 
-    def meet(self, trial: Trial, rank: int, size: int) -> None: ...
+    store: that of torch through which they meet, where the trial has one.
+    """
+
+    def meet(self, trial: Trial, rank: int, size: int, store: object = None) -> None: ...
 
     def step(self, number: int, choice: random.Random) -> int: ...
 
@@ -37,7 +40,7 @@ def equal(found: Any, right: Any, what: str) -> None:
 
 
 class Raw:
-    def meet(self, trial: Trial, rank: int, size: int) -> None:
+    def meet(self, trial: Trial, rank: int, size: int, store: object = None) -> None:
         import paceline
 
         self._rank, self._size = rank, size
@@ -95,19 +98,13 @@ class Raw:
 class Torch:
     """As in DDP: gradients in buckets, all of them under way at once."""
 
-    def meet(self, trial: Trial, rank: int, size: int) -> None:
-        from datetime import timedelta
-
+    def meet(self, trial: Trial, rank: int, size: int, store: object = None) -> None:
         import torch
         import torch.distributed as dist
 
         torch.set_num_threads(1)
         self._rank, self._size, self._dist, self._torch = rank, size, dist, torch
-        place = {}
-        if port := os.environ.get("CAMPAIGN_STORE"):
-            patience = timedelta(seconds=trial.timeout)
-            store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=patience)
-            place = {"store": store, "rank": rank, "world_size": size}
+        place = {} if store is None else {"store": store, "rank": rank, "world_size": size}
         dist.init_process_group("paceline", **place)
         self._group: Any = None
 
@@ -144,7 +141,7 @@ class Torch:
 class Horovod:
     """Named requests, handed in in another order by each rank."""
 
-    def meet(self, trial: Trial, rank: int, size: int) -> None:
+    def meet(self, trial: Trial, rank: int, size: int, store: object = None) -> None:
         import torch
 
         import paceline.horovod.torch as hvd
@@ -185,7 +182,7 @@ class Horovod:
 class Hybrid:
     """Two replicas of a model in two partitions."""
 
-    def meet(self, trial: Trial, rank: int, size: int) -> None:
+    def meet(self, trial: Trial, rank: int, size: int, store: object = None) -> None:
         import torch
         import torch.distributed as dist
         from torch import nn
@@ -213,6 +210,18 @@ class Hybrid:
 
     def close(self) -> None:
         self._dist.destroy_process_group()
+
+
+def store_client(seconds: float) -> object:
+    """A client of the trial's own store of torch, where it has one."""
+    if not (port := os.environ.get("CAMPAIGN_STORE")):
+        return None
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    patience = timedelta(seconds=seconds)
+    return dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=patience)
 
 
 MADE: dict[str, Callable[[], Face]] = {"raw": Raw, "torch": Torch, "horovod": Horovod, "hybrid": Hybrid}

@@ -20,13 +20,13 @@ def say(what: str, **more: object) -> None:
     os.write(1, (json.dumps({"what": what, "at": now(), **more}) + "\n").encode())
 
 
-def run(trial: Trial, rank: int, size: int) -> None:
+def run(trial: Trial, rank: int, size: int, store: object) -> None:
     steps = random.Random(trial.seed)
     face = faces.MADE[trial.face]()
     begins = now()
     between = armed(trial, rank, say) if trial.phase == "meeting" else lambda: None
     between()
-    face.meet(trial, rank, size)
+    face.meet(trial, rank, size, store)
     between()
     face.goes_on(True)  # whoever is through knows that all have met
     say("met")
@@ -61,9 +61,10 @@ def main(text: str) -> None:
     if folder := os.environ.get("CAMPAIGN_OUTPUT"):
         for number, name in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{folder}/rank-{rank}.{name}", os.O_WRONLY | os.O_CREAT, 0o600), number)
+    store = faces.store_client(trial.timeout)  # before anything happens: torch would wait for its answer for ever
     say("begins", rank=rank, pid=os.getpid())
     try:
-        run(trial, rank, size)
+        run(trial, rank, size, store)
     except faces.Wrong as error:
         say("wrong", message=str(error))
         raise

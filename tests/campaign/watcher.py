@@ -89,7 +89,8 @@ class Watcher:
         """Whether the moment has come."""
         if self._due is None:
             word = {"meeting": '"begins"', "steps": '"met"', "end": '"done"'}[self._trial.phase]
-            if not word_in(self._ranks / f"rank-{self._trial.victim}.out", word):
+            who = [self._trial.victim] if self._store is None else range(len(self._trial.machines))
+            if not all(word_in(self._ranks / f"rank-{rank}.out", word) for rank in who):
                 return False
             self._due = time.monotonic() + self._trial.moment
         return time.monotonic() >= self._due
