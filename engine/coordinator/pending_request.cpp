@@ -11,7 +11,7 @@ std::string PendingRequest::description() const {
   text += " \"" + request->name + '"';
   if (f.collective == Collective::barrier) return text;
   text += ' ';
-  text += kDTypeNames[static_cast<std::size_t>(f.dtype)];
+  text += name_of(f.dtype);
   if (!request->shape.empty()) {
     text += '[' + request->shape + ']';
   } else if (f.count != 0) {

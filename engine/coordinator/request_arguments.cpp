@@ -23,9 +23,9 @@ void RequestArguments::check(int rank, int ranks) const {
   const bool reduces = what.collective == Collective::all_reduce || what.collective == Collective::reduce_scatter;
   if (reduces && (what.op == Op::premul_sum || !supports(what.dtype, what.op)))
     bad(std::string(kOpNames[static_cast<std::size_t>(what.op)]) + " is not defined for " +
-        std::string(kDTypeNames[static_cast<std::size_t>(what.dtype)]));
+        std::string(name_of(what.dtype)));
   if ((prescale != 1 || postscale != 1) && !is_float(what.dtype))
-    bad(std::string(kDTypeNames[static_cast<std::size_t>(what.dtype)]) + " cannot be scaled: only floats can");
+    bad(std::string(name_of(what.dtype)) + " cannot be scaled: only floats can");
   if (what.codec != Codec::none)
     if (const std::string why = cannot_encode(what.codec, what.dtype, what.op); !why.empty()) bad(why);
   if (residual != nullptr && (what.codec == Codec::none || what.collective != Collective::all_reduce))

@@ -28,6 +28,7 @@ struct Call {
   std::size_t count = 0;  // elements of each block, on all ranks; 0 if `uneven`
   bool uneven = false;    // the blocks have counts of their own, which no other rank knows before they meet
   DType dtype = DType::uint8;
+  DType of_caller = dtype;  // whose elements may be complex numbers, where those of `dtype` are their parts
   Op op = Op::sum;
   double factor = 1;
   Codec codec = Codec::none;         // of what crosses from one machine to another
@@ -55,7 +56,10 @@ struct Call {
     return of(output, rank);
   }
   std::size_t bytes(const Block& block) const { return block.count * size_of(dtype); }
-  Fingerprint fingerprint() const { return {count, root, collective, dtype, combines() ? op : Op::sum, codec}; }
+  Fingerprint fingerprint() const {
+    const std::size_t elements = count * size_of(dtype) / size_of(of_caller);
+    return {elements, root, collective, of_caller, combines() ? op : Op::sum, codec};
+  }
 
  private:
   static Block of(const std::vector<Block>& blocks, int rank) {

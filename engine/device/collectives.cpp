@@ -19,11 +19,13 @@ void encode(Call& call, const DeviceGroup& group, const Wanted& wanted, std::siz
 
 Call reduction_of(Address data, std::size_t count, DType dtype, Op op, StreamHandle stream) {
   check_reduction(dtype, op);
+  const Numbers parts = parts_of(dtype, count);
   return {.collective = Collective::all_reduce,
-          .input = {{data, count}},
-          .output = {{data, count}},
-          .count = count,
-          .dtype = dtype,
+          .input = {{data, parts.count}},
+          .output = {{data, parts.count}},
+          .count = parts.count,
+          .dtype = parts.dtype,
+          .of_caller = dtype,
           .op = op,
           .stream = stream};
 }
@@ -52,7 +54,12 @@ Handed all_reduce(DeviceGroup& group, std::vector<Block> blocks, Address memory,
 Handed broadcast(DeviceGroup& group, Address data, std::size_t count, DType dtype, int root, StreamHandle stream,
                  const Wanted& wanted) {
   check_rank(group.group(), root, "the root");
-  Call call{.collective = Collective::broadcast, .count = count, .dtype = dtype, .root = root, .stream = stream};
+  Call call{.collective = Collective::broadcast,
+            .count = count,
+            .dtype = unmarked(dtype),
+            .of_caller = dtype,
+            .root = root,
+            .stream = stream};
   encode(call, group, wanted, 1);
   const bool gives = group.group().rank == root;
   if (gives) call.input = {{data, count}};
@@ -64,15 +71,17 @@ Handed reduce(DeviceGroup& group, Address source, Address to, std::size_t count,
               int root, StreamHandle stream) {
   check_reduction(dtype, op);
   check_rank(group.group(), root, "the root");
+  const Numbers parts = parts_of(dtype, count);
   Call call{.collective = Collective::reduce,
-            .input = {{source, count}},
-            .count = count,
-            .dtype = dtype,
+            .input = {{source, parts.count}},
+            .count = parts.count,
+            .dtype = parts.dtype,
+            .of_caller = dtype,
             .op = op,
             .factor = factor,
             .root = root,
             .stream = stream};
-  if (group.group().rank == root) call.output = {{to, count}};
+  if (group.group().rank == root) call.output = {{to, parts.count}};
   return group.start(call);
 }
 
@@ -83,7 +92,8 @@ Handed all_gather(DeviceGroup& group, Address source, Address data, std::size_t 
             .input = {{source, count}},
             .output = blocks_at(data, count, dtype, ranks),
             .count = count,
-            .dtype = dtype,
+            .dtype = unmarked(dtype),
+            .of_caller = dtype,
             .stream = stream};
   encode(call, group, wanted, ranks);
   return group.start(call);
@@ -93,11 +103,13 @@ Handed reduce_scatter(DeviceGroup& group, Address source, Address to, std::size_
                       double factor, StreamHandle stream, const Wanted& wanted) {
   check_reduction(dtype, op);
   const std::size_t ranks = ranks_of(group);
+  const Numbers parts = parts_of(dtype, count);
   Call call{.collective = Collective::reduce_scatter,
-            .input = blocks_at(source, count, dtype, ranks),
-            .output = {{to, count}},
-            .count = count,
-            .dtype = dtype,
+            .input = blocks_at(source, parts.count, parts.dtype, ranks),
+            .output = {{to, parts.count}},
+            .count = parts.count,
+            .dtype = parts.dtype,
+            .of_caller = dtype,
             .op = op,
             .factor = factor,
             .stream = stream};
@@ -118,7 +130,8 @@ Handed exchange(DeviceGroup& group, Collective collective, std::vector<Block> se
                       .input = std::move(sends),
                       .output = std::move(recvs),
                       .uneven = true,
-                      .dtype = dtype,
+                      .dtype = unmarked(dtype),
+                      .of_caller = dtype,
                       .root = has_root(collective) ? root : -1,
                       .stream = stream});
 }

@@ -137,10 +137,12 @@ Receive* Group::expect(const Header& header, int from) {
 std::string Group::meet(Receive& receive, std::unique_ptr<Arrival> arrival) {
   const Header& header = arrival->header;
   const int from = receive.actual_source;
-  if (receive.differs(header))
-    return name_of(from) + " sent " + std::string(kDTypeNames[static_cast<std::size_t>(header.dtype)]) + "[" +
-           std::to_string(header.count) + "] with tag " + std::to_string(header.tag) + ", " + name_of(rank) +
-           " expects " + std::string(kDTypeNames[static_cast<std::size_t>(receive.dtype)]);
+  if (receive.differs(header)) {
+    const Numbers sent = whole_of(header.dtype, header.count);
+    return name_of(from) + " sent " + std::string(paceline::name_of(sent.dtype)) + "[" + std::to_string(sent.count) +
+           "] with tag " + std::to_string(header.tag) + ", " + name_of(rank) + " expects " +
+           std::string(paceline::name_of(whole_of(receive.dtype, 0).dtype));
+  }
   if (!receive.takes(header.length)) {
     if (auto wrong = disagreement(header, from); !wrong.empty()) return wrong;
     return name_of(from) + " sent " + std::to_string(header.length) + " bytes in " +

@@ -46,7 +46,9 @@ class Receive final : public StreamSink {
   }
 
   // Whether a message that it wants is of other elements.
-  bool differs(const Header& header) const { return point_to_point && header.dtype != dtype; }
+  bool differs(const Header& header) const {
+    return point_to_point && header.dtype != dtype && !alike(header.dtype, 0, dtype, 0);
+  }
   // Whether a message of so many bytes will do; then that is its length.
   bool takes(std::size_t bytes) {
     if (up_to ? bytes > length : bytes != length) return false;

@@ -2,13 +2,20 @@
 
 namespace paceline {
 
+bool alike(DType one, std::uint64_t count, DType other, std::uint64_t others) {
+  if (whole_of(one, count) == whole_of(other, others)) return true;
+  const bool unsure = one >= DType::perhaps_parts || other >= DType::perhaps_parts;
+  return unsure && parts_of(one, count) == parts_of(other, others);
+}
+
 std::string describe(const Fingerprint& f, std::uint32_t sequence) {
   std::string text(kCollectiveNames[static_cast<std::size_t>(f.collective)]);
   text += " #" + std::to_string(sequence);
   if (f.collective == Collective::barrier) return text;
   text += ' ';
-  text += kDTypeNames[static_cast<std::size_t>(f.dtype)];
-  if (f.count != 0) text += '[' + std::to_string(f.count) + ']';
+  const Numbers whole = whole_of(f.dtype, f.count);
+  text += name_of(whole.dtype);
+  if (whole.count != 0) text += '[' + std::to_string(whole.count) + ']';
   const bool reduces = f.collective == Collective::all_reduce || f.collective == Collective::reduce ||
                        f.collective == Collective::reduce_scatter;
   if (reduces) {
@@ -21,8 +28,9 @@ std::string describe(const Fingerprint& f, std::uint32_t sequence) {
 }
 
 bool is_sane(const Header& header) {
-  return header.frame <= Frame::answer && header.collective <= Collective::recv && header.dtype <= DType::boolean &&
-         header.op <= Op::bxor && static_cast<std::size_t>(header.codec) < kCodecNames.size();
+  return header.frame <= Frame::answer && header.collective <= Collective::recv &&
+         unmarked(header.dtype) <= DType::bytes && header.op <= Op::bxor &&
+         static_cast<std::size_t>(header.codec) < kCodecNames.size();
 }
 
 }  // namespace paceline

@@ -48,6 +48,9 @@ inline constexpr std::array<std::string_view, 11> kCollectiveNames = {
 
 inline constexpr bool is_point_to_point(Collective collective) { return collective >= Collective::send; }
 
+// Returns whether two ranks may mean the same elements. Floats that are marked so may be parts of complex numbers.
+bool alike(DType one, std::uint64_t count, DType other, std::uint64_t others);
+
 // The operation that this rank believes it is taking part in. Two ranks that meet in an operation must agree on it.
 struct Fingerprint {
   std::uint64_t count = 0;  // elements; 0 where ranks may differ
@@ -57,7 +60,10 @@ struct Fingerprint {
   Op op = Op::sum;
   Codec codec = Codec::none;  // of what crosses from one machine to another
 
-  bool operator==(const Fingerprint&) const = default;
+  bool operator==(const Fingerprint& other) const {
+    return root == other.root && collective == other.collective && op == other.op && codec == other.codec &&
+           ((dtype == other.dtype && count == other.count) || alike(dtype, count, other.dtype, other.count));
+  }
 };
 
 // For example: all_reduce #12 float32[4096] SUM as int8

@@ -9,10 +9,10 @@ namespace {
 struct Kind {
   Handle datatype;
   std::size_t bytes;
-  DType dtype;            // that the engine combines it as
-  std::size_t parts = 1;  // elements of `dtype` in one of `datatype`
+  DType dtype;  // that the engine combines it as
 
-  bool is_widened() const { return size_of(dtype) * parts > bytes; }
+  bool is_complex() const { return !is_combined(dtype); }
+  bool is_widened() const { return size_of(dtype) > bytes; }
 };
 
 constexpr Kind kKinds[] = {
@@ -27,8 +27,8 @@ constexpr Kind kKinds[] = {
     {kUINT64_T, 8, DType::int64},
     {kFLOAT, 4, DType::float32},
     {kDOUBLE, 8, DType::float64},
-    {kC_COMPLEX, 8, DType::float32, 2},
-    {kC_DOUBLE_COMPLEX, 16, DType::float64, 2},
+    {kC_COMPLEX, 8, DType::complex64},
+    {kC_DOUBLE_COMPLEX, 16, DType::complex128},
 };
 
 const Kind* kind_of(Handle datatype) {
@@ -54,7 +54,7 @@ const Reduction* reduction_of(Handle number) {
 std::string refusal(const Kind* kind, const Reduction* reduction) {
   if (kind == nullptr || reduction == nullptr) return "Paceline does not know this MPI datatype or reduction";
   const Op op = reduction->op;
-  if (kind->parts > 1 && op != Op::sum) return "Paceline adds complex numbers, and has no other reduction of them";
+  if (kind->is_complex() && op != Op::sum) return "Paceline adds complex numbers, and has no other reduction of them";
   if (kind->datatype == kUINT64_T && (op == Op::min || op == Op::max))
     return "Paceline has no minimum and maximum of uint64; int64 and float64 have them";
   return {};
@@ -109,7 +109,7 @@ std::string all_reduce(Communicator& with, const std::byte* from, std::byte* to,
     if (error.empty()) narrow(*kind, wide, to);
     return error;
   }
-  return with.all_reduce(from, to, count * kind->parts, kind->dtype, reduction->op);
+  return with.all_reduce(from, to, count, kind->dtype, reduction->op);
 }
 
 std::string reduce_scatter(Communicator& with, const std::byte* from, std::byte* to, std::size_t count, Handle datatype,
@@ -124,7 +124,7 @@ std::string reduce_scatter(Communicator& with, const std::byte* from, std::byte*
     if (error.empty()) narrow(*kind, block, to);
     return error;
   }
-  return with.reduce_scatter(from, to, count * kind->parts, kind->dtype, reduction->op);
+  return with.reduce_scatter(from, to, count, kind->dtype, reduction->op);
 }
 
 }  // namespace paceline::mpi

@@ -19,7 +19,7 @@ std::string describe(const Request& request) {
   std::string text(kCollectiveNames[static_cast<std::size_t>(what.collective)]);
   if (what.collective != Collective::barrier) {
     text += ' ';
-    text += kDTypeNames[static_cast<std::size_t>(what.dtype)];
+    text += name_of(what.dtype);
     if (!request.shape.empty())
       text += ' ' + request.shape;
     else if (what.count != 0)

@@ -11,9 +11,11 @@
 namespace paceline {
 
 void check_reduction(DType dtype, Op op) {
-  if (supports(dtype, op)) return;
+  const Numbers parts = parts_of(dtype, 1);
+  const bool linear = op == Op::sum || op == Op::avg || op == Op::premul_sum;
+  if (supports(parts.dtype, op) && (parts.count == 1 || linear)) return;
   throw Failure(ErrorKind::invalid, std::string(kOpNames[static_cast<std::size_t>(op)]) + " is not defined for " +
-                                        std::string(kDTypeNames[static_cast<std::size_t>(dtype)]));
+                                        std::string(name_of(dtype)));
 }
 
 void check_rank(const Group& group, int rank, const char* role) {

@@ -15,6 +15,13 @@ Fold fold_of(const Group& group, DType dtype, Op op) {
           op == Op::avg ? static_cast<double>(group.size()) : 1.0};
 }
 
+// Turns elements into the numbers that they consist of.
+void take_apart(DType& dtype, std::size_t& count) {
+  const Numbers parts = parts_of(dtype, count);
+  dtype = parts.dtype;
+  count = parts.count;
+}
+
 // Sets what this rank shows the others in one shot. All ranks give the same `bytes`, even one that shows nothing.
 void give(OneShot& operation, const std::byte* data, std::size_t bytes, Op op = Op::sum, double factor = 1) {
   operation.algorithm = "one_shot";
@@ -92,8 +99,7 @@ std::string cannot_encode(Codec codec, DType dtype, Op op) {
   const bool sums = op == Op::sum || op == Op::avg || op == Op::premul_sum;
   if (sums && encodes(codec, dtype)) return {};
   return std::string(kCodecNames[static_cast<std::size_t>(codec)]) + " encodes sums and means of float32, not " +
-         std::string(kOpNames[static_cast<std::size_t>(op)]) + " of " +
-         std::string(kDTypeNames[static_cast<std::size_t>(dtype)]);
+         std::string(kOpNames[static_cast<std::size_t>(op)]) + " of " + std::string(name_of(dtype));
 }
 
 Codec codec_for(const Group& group, const Wanted& wanted, Collective collective, std::size_t bytes, DType dtype,
@@ -106,8 +112,8 @@ Codec codec_for(const Group& group, const Wanted& wanted, Collective collective,
     throw Failure(ErrorKind::invalid, why);
   }
   if (wanted.residual != nullptr && dtype != DType::float32)
-    throw Failure(ErrorKind::invalid, std::string("a residual keeps what is lost of float32, not of ") +
-                                          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]));
+    throw Failure(ErrorKind::invalid,
+                  std::string("a residual keeps what is lost of float32, not of ") + std::string(name_of(dtype)));
   return group.machines.empty() || bytes < calibration::kEncodedFrom ? Codec::none : codec;
 }
 
@@ -119,8 +125,10 @@ Handle all_reduce(Engine& engine, Group& group, const std::byte* source, std::by
   const std::size_t bytes = count * size_of(dtype);
   check_apart(source, to, bytes);
   const Plan& plan = group.plan_for("all_reduce", bytes);
+  Fingerprint what{count, -1, Collective::all_reduce, dtype, op};
+  take_apart(dtype, count);
   const Coding coding = coding_of(group, wanted, Collective::all_reduce, plan, bytes, dtype, op);
-  const Fingerprint what{count, -1, Collective::all_reduce, dtype, op, coding.codec};
+  what.codec = coding.codec;
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, source, bytes, op, factor);
@@ -180,8 +188,10 @@ Handle broadcast(Engine& engine, Group& group, std::byte* data, std::size_t coun
   // In a network it matters where a rank is, and none can stand in for another.
   const bool turned = root != 0 && group.plans.contains("turned_broadcast");
   const Plan& plan = group.plan_for(turned ? "turned_broadcast" : "broadcast", bytes);
+  Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum};
+  take_apart(dtype, count);
   const Coding coding = coding_of(group, wanted, Collective::broadcast, plan, bytes, dtype, Op::sum);
-  const Fingerprint what{count, root, Collective::broadcast, dtype, Op::sum, coding.codec};
+  what.codec = coding.codec;
   if (in_one_shot(group, plan, bytes)) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, group.rank == root ? data : nullptr, bytes);
@@ -215,6 +225,7 @@ Handle reduce(Engine& engine, Group& group, std::byte* data, std::size_t count, 
   check_buffer(data, count);
   const std::size_t bytes = count * size_of(dtype);
   const Fingerprint what{count, root, Collective::reduce, dtype, op};
+  take_apart(dtype, count);
   if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       give(operation, data, bytes, op, factor);
@@ -245,8 +256,10 @@ Handle all_gather(Engine& engine, Group& group, const std::byte* source, std::by
   check_part(group, source, data, count * size_of(dtype));
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Plan& plan = group.plan_for("all_gather", bytes);
+  Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum};
+  take_apart(dtype, count);
   const Coding coding = coding_of(group, wanted, Collective::all_gather, plan, bytes, dtype, Op::sum);
-  const Fingerprint what{count, -1, Collective::all_gather, dtype, Op::sum, coding.codec};
+  what.codec = coding.codec;
   if (in_one_shot(group, plan, count * size_of(dtype))) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);
@@ -279,8 +292,10 @@ Handle reduce_scatter(Engine& engine, Group& group, const std::byte* source, std
   check_part(group, to, source, count * size_of(dtype));
   const std::size_t bytes = count * size_of(dtype) * static_cast<std::size_t>(group.size());
   const Plan& plan = group.plan_for("all_gather", bytes);
+  Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op};
+  take_apart(dtype, count);
   const Coding coding = coding_of(group, wanted, Collective::reduce_scatter, plan, bytes, dtype, op);
-  const Fingerprint what{count, -1, Collective::reduce_scatter, dtype, op, coding.codec};
+  what.codec = coding.codec;
   if (group.on_one_machine() && bytes <= group.one_shot_limit()) {
     return engine.run<OneShot>(group, what, bytes, mode, [&](OneShot& operation) {
       const std::size_t part = count * size_of(dtype);

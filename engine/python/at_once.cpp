@@ -20,7 +20,7 @@ std::size_t bytes_of(const Array& array) {
 
 template <typename Array>
 bool fits(const Array& whole, const Array& part, std::size_t parts) {
-  return whole && part && whole.dtype() == part.dtype() && whole.count() == part.count() * parts;
+  return whole && part && unmarked(whole.dtype()) == unmarked(part.dtype()) && whole.count() == part.count() * parts;
 }
 
 template <typename Array>

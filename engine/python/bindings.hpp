@@ -32,9 +32,10 @@ using Release = nb::call_guard<WithoutGil>;
 inline std::byte* memory(Address address) { return reinterpret_cast<std::byte*>(address); }
 
 inline DType dtype_of(int number) {
-  if (number < 0 || number >= static_cast<int>(kDTypeNames.size()))
+  const auto dtype = static_cast<DType>(number);
+  if (number < 0 || number > 255 || unmarked(dtype) > DType::bytes)
     throw Failure(ErrorKind::invalid, "no such dtype: " + std::to_string(number));
-  return static_cast<DType>(number);
+  return dtype;
 }
 
 inline Op op_of(int number) {

@@ -18,8 +18,7 @@ Codec codec_for(int number, DType dtype) {
   const auto codec = static_cast<Codec>(number);
   if (!encodes(codec, dtype))
     throw Failure(ErrorKind::invalid, "the codec " + std::string(kCodecNames[static_cast<std::size_t>(number)]) +
-                                          " does not take " +
-                                          std::string(kDTypeNames[static_cast<std::size_t>(dtype)]));
+                                          " does not take " + std::string(name_of(dtype)));
   return codec;
 }
 

@@ -54,10 +54,10 @@ nb::list events(Engine& self, std::uint64_t after) {
   static constexpr std::array<const char*, 3> states = {"running", "done", "failed"};
   nb::list rows;
   for (const Event& e : snapshot) {
-    rows.append(nb::make_tuple(
-        e.id, e.channel, e.sequence, kCollectiveNames[static_cast<std::size_t>(e.what.collective)],
-        kDTypeNames[static_cast<std::size_t>(e.what.dtype)], kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes,
-        e.algorithm, e.link, e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
+    rows.append(nb::make_tuple(e.id, e.channel, e.sequence,
+                               kCollectiveNames[static_cast<std::size_t>(e.what.collective)], name_of(e.what.dtype),
+                               kOpNames[static_cast<std::size_t>(e.what.op)], e.bytes, e.algorithm, e.link,
+                               e.enqueued_ns, e.started_ns, e.ended_ns, states[static_cast<std::size_t>(e.state)]));
   }
   return rows;
 }

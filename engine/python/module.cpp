@@ -20,10 +20,15 @@ NB_MODULE(_engine, m) {
   bind_errors(m);
 
   nb::dict dtypes;
-  for (std::size_t i = 0; i < kDTypeNames.size(); ++i) dtypes[nb::str(kDTypeNames[i].data())] = i;
+  nb::dict moved;
+  for (std::size_t i = 0; i < kDTypeNames.size(); ++i)
+    (is_combined(static_cast<DType>(i)) ? dtypes : moved)[nb::str(kDTypeNames[i].data())] = i;
   nb::dict ops;
   for (std::size_t i = 0; i < kOpNames.size(); ++i) ops[nb::str(kOpNames[i].data())] = i;
   m.attr("DTYPES") = dtypes;
+  m.attr("MOVED_DTYPES") = moved;
+  m.attr("PARTS") = static_cast<int>(DType::parts);
+  m.attr("PERHAPS_PARTS") = static_cast<int>(DType::perhaps_parts);
   m.attr("OPS") = ops;
   nb::list sizes;
   for (std::size_t i = 0; i < kDTypeNames.size(); ++i) sizes.append(size_of(static_cast<DType>(i)));

@@ -51,6 +51,19 @@ bool negated(PyObject* object) {
   return yes;
 }
 
+// Returns whether the numbers are views of the parts of complex ones, as torch's functions hand these in.
+bool of_complex(PyObject* object) {
+  static PyObject* const base_name = PyUnicode_InternFromString("_base");
+  static PyObject* const name = PyUnicode_InternFromString("is_complex");
+  PyObject* const base = PyObject_GetAttr(object, base_name);
+  PyObject* const answer = base != nullptr && base != Py_None ? PyObject_CallMethodNoArgs(base, name) : nullptr;
+  PyErr_Clear();
+  const bool yes = answer == Py_True;
+  Py_XDECREF(answer);
+  Py_XDECREF(base);
+  return yes;
+}
+
 // Does the same as `api_of`, at no cost for the type that was asked for last. That type is kept alive, so that no other
 // one takes its address.
 const dlpack::ExchangeApi* last_api_of(PyTypeObject* type) {
@@ -85,6 +98,10 @@ Tensor::Tensor(nanobind::handle object, bool) {
   if (seen.device != dlpack::cpu || !contiguous(seen)) return;
   take(seen);
   if (count_ == 1 && negated(object.ptr())) dtype_.reset();
+  // The parts of a complex number are the last dimension.
+  const bool pairs = seen.dimensions > 0 && seen.shape[seen.dimensions - 1] == 2;
+  if (pairs && dtype_ && is_float(*dtype_))
+    dtype_ = *dtype_ | (of_complex(object.ptr()) ? DType::parts : DType::perhaps_parts);
 }
 
 Tensor::Tensor(PyObject* capsule) {

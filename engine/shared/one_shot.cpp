@@ -27,7 +27,8 @@ void OneShot::give(Cell& own) {
     own.place = segment_->arena().offset_of(place);
   }
   if (factor != 1) {
-    kernels().scale(what.dtype, place, given, given_bytes / size_of(what.dtype), factor);
+    const Numbers parts = parts_of(what.dtype, given_bytes / size_of(what.dtype));
+    kernels().scale(parts.dtype, place, given, parts.count, factor);
   } else {
     segment_->hand_over(place, given, given_bytes);
   }

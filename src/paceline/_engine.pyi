@@ -10,6 +10,9 @@ from typing import TypeVar
 T = TypeVar("T")
 
 DTYPES: dict[str, int]
+MOVED_DTYPES: dict[str, int]
+PARTS: int
+PERHAPS_PARTS: int
 OPS: dict[str, int]
 SIZES: list[int]
 """Bytes of an element, by dtype."""

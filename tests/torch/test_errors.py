@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -71,6 +73,77 @@ def check_mismatch(rank: int, size: int, asynchronous: bool) -> str:
     with pytest.raises(Mismatch) as caught:
         _all_reduce(torch.ones(4 + rank), asynchronous)
     return str(caught.value)
+
+
+_SAME_BYTES = [
+    (torch.complex64, torch.float32),
+    (torch.complex128, torch.complex64),
+    (torch.int16, torch.uint16),
+    (torch.bool, torch.uint8),
+    (torch.float8_e4m3fn, torch.float8_e5m2),
+]
+
+
+def check_dtypes_are_told_apart(rank: int, size: int, of_reductions: bool) -> None:
+    """Of tensors that have equally many bytes, whatever the engine knows of their dtypes."""
+    for number, (call, dtypes) in enumerate(itertools.product(_REDUCTIONS if of_reductions else _MOVES, _SAME_BYTES)):
+        if of_reductions and not dtypes[0].is_complex:
+            continue
+        # A group that has failed stays so.
+        group = dist.new_group()
+        kind = dtypes[(number + rank) % 2]
+        tensor = torch.zeros(64, dtype=torch.uint8).view(kind)
+        names = [rf"{str(dtype).removeprefix('torch.')}\[" for dtype in dtypes]
+        if call in (_gather, _scatter, _all_to_all, _message):
+            names = [name[:-2] + r"\b" for name in names]
+        with pytest.raises(Mismatch) as caught:
+            call(tensor, group)
+        for name in names:
+            assert re.search(name, str(caught.value)), caught.value
+
+
+def _reduce_scatter(tensor: torch.Tensor, group: Any) -> None:
+    dist.reduce_scatter_tensor(torch.empty_like(tensor[: len(tensor) // 2]), tensor, group=group)
+
+
+def _all_gather(tensor: torch.Tensor, group: Any) -> None:
+    dist.all_gather_into_tensor(torch.cat([tensor, tensor]), tensor, group=group)
+
+
+def _all_to_all(tensor: torch.Tensor, group: Any) -> None:
+    dist.all_to_all_single(torch.empty_like(tensor), tensor, group=group)
+
+
+def _gather(tensor: torch.Tensor, group: Any) -> None:
+    dist.gather(tensor, [torch.empty_like(tensor)] * 2 if dist.get_rank() == 0 else None, 0, group=group)
+    dist.barrier(group)
+
+
+def _scatter(tensor: torch.Tensor, group: Any) -> None:
+    dist.scatter(torch.empty_like(tensor), [tensor, tensor] if dist.get_rank() == 0 else None, 0, group=group)
+    dist.barrier(group)
+
+
+def _broadcast(tensor: torch.Tensor, group: Any) -> None:
+    dist.broadcast(tensor, 0, group=group)
+    dist.barrier(group)
+
+
+def _reduce(tensor: torch.Tensor, group: Any) -> None:
+    dist.reduce(tensor, 0, group=group)
+    dist.barrier(group)
+
+
+def _message(tensor: torch.Tensor, group: Any) -> None:
+    if dist.get_rank() == 0:
+        dist.send(tensor, 1, group=group)
+    else:
+        dist.recv(tensor, 0, group=group)
+    dist.barrier(group)
+
+
+_REDUCTIONS = [lambda tensor, group: dist.all_reduce(tensor, group=group), _reduce, _reduce_scatter]
+_MOVES = [_broadcast, _all_gather, _all_to_all, _gather, _scatter, _message]
 
 
 def _all_reduce(tensor: torch.Tensor, asynchronous: bool) -> None:
@@ -184,6 +257,11 @@ def test_wrong_calls(ranks: Ranks) -> None:
 def test_mismatch_names_both_sides(ranks: Ranks, asynchronous: bool) -> None:
     for message in ranks(check_mismatch, 2, fresh=True, asynchronous=asynchronous):
         assert "float32[4]" in message and "float32[5]" in message
+
+
+@pytest.mark.parametrize("of_reductions", [True, False])
+def test_dtypes_are_told_apart(ranks: Ranks, of_reductions: bool) -> None:
+    ranks(check_dtypes_are_told_apart, 2, fresh=True, of_reductions=of_reductions)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ TEST(many_random_frames) {
     Header header = random_header(random);
     if (random() % 4 != 0) header.frame = static_cast<Frame>(random() % 8);
     if (random() % 4 != 0) header.collective = static_cast<Collective>(random() % 11);
-    if (random() % 4 != 0) header.dtype = static_cast<DType>(random() % 9);
+    if (random() % 4 != 0) header.dtype = static_cast<DType>(random() % kDTypeNames.size());
     if (random() % 4 != 0) header.op = static_cast<Op>(random() % 9);
     if (random() % 2 != 0) header.length = random() % 200;
     WireHeader wire = headers.write(header);

@@ -62,8 +62,8 @@ std::vector<float> sums_of_whole_numbers(int size, std::size_t count) {
 }
 
 // Made once for all ranks, codecs and calls: under a sanitizer it takes longer than they do.
-struct Numbers {
-  Numbers(int size, std::size_t count) : sum(count) {
+struct RandomNumbers {
+  RandomNumbers(int size, std::size_t count) : sum(count) {
     for (int rank = 0; rank < size; ++rank) {
       const auto& mine = of_rank.emplace_back(gradients(rank, count));
       for (std::size_t i = 0; i < count; ++i) sum[i] += static_cast<double>(mine[i]);
@@ -108,7 +108,7 @@ void check_close(const std::vector<float>& found, const std::vector<double>& rig
   }
 }
 
-void check_all_reduce(Rank& r, Codec codec, const Numbers& numbers) {
+void check_all_reduce(Rank& r, Codec codec, const RandomNumbers& numbers) {
   for (const Op op : kOps) {
     auto data = numbers.of_rank[static_cast<std::size_t>(r.rank)];
     all_reduce(*r.engine, *r.group, bytes(data), data.size(), DType::float32, op, 1, Mode::blocking, {codec});
@@ -152,7 +152,7 @@ void check_exact(Rank& r, std::size_t count) {
   }
 }
 
-void check_broadcast(Rank& r, Codec codec, const Numbers& numbers) {
+void check_broadcast(Rank& r, Codec codec, const RandomNumbers& numbers) {
   for (int root = 0; root < r.size; ++root) {
     auto data = numbers.of_rank[static_cast<std::size_t>(r.rank)];
     broadcast(*r.engine, *r.group, bytes(data), data.size(), DType::float32, root, Mode::blocking, {codec});
@@ -166,11 +166,11 @@ void check_broadcast(Rank& r, Codec codec, const Numbers& numbers) {
 void check_world(const Machines& machines, const Plan& plan, std::size_t chunk, const Plan& blocks = {}) {
   const auto size = static_cast<int>(machines.size());
   World world = world_of(machines, cut(plan, size, chunk, blocks));
-  std::vector<Numbers> all;
+  std::vector<RandomNumbers> all;
   for (const std::size_t count : kEncoded) all.emplace_back(size, count);
   world.run([&](Rank& r) {
     know_machines(r, machines);
-    for (const Numbers& numbers : all) {
+    for (const RandomNumbers& numbers : all) {
       check_exact(r, numbers.sum.size());
       for (const Codec codec : kCodecs) {
         if (!encodes(codec, DType::float32)) continue;
@@ -208,7 +208,7 @@ TEST(uneven_plans) {
 TEST(error_feedback) {
   World world = world_of(kTwoAndThree, cut(two_and_three(), 5, 50'000));
   constexpr std::size_t kCount = 40'003;
-  const Numbers numbers(5, kCount);
+  const RandomNumbers numbers(5, kCount);
   world.run([&](Rank& r) {
     know_machines(r, kTwoAndThree);
     constexpr int kCalls = sweep(40, 10, 5);

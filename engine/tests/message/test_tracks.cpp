@@ -32,6 +32,7 @@ void put(std::byte* to, DType dtype, std::size_t at, int value) {
     case DType::int8:
     case DType::uint8: return store(static_cast<std::uint8_t>(value));
     case DType::boolean: return store(static_cast<std::uint8_t>(value % 2));
+    default: CHECK(false);
   }
 }
 

@@ -1,4 +1,4 @@
-"""Collectives and messages that only move elements. Elements of dtypes that the engine does not have move as bytes."""
+"""Collectives and messages that only move elements. Elements of dtypes that the engine does not know move as bytes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from paceline.torch.checks import Rows, Tensors
 from paceline.torch.dispatched import USUAL, handled, modes
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
-from paceline.torch.staging import NOTHING, Copies, adjacent, code_of, plain, plain_output, slices, span
+from paceline.torch.staging import NOTHING, Copies, adjacent, plain, plain_output, slices, span
 from paceline.torch.starting import Starting
+from paceline.torch.tables import code_of
 from paceline.torch.work import DONE, ReceivedWork
 
 ANY_SOURCE = -1
@@ -36,7 +37,7 @@ class Movements(Starting):
             return DONE
         memory = plain(tensor, self._stay([tensor]))
         copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
-        arguments = (*span(memory), code_of(tensor.dtype), root)
+        arguments = (*span(memory), code_of(tensor), root)
         return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
 
     def broadcast_encoded(self, tensor: Tensor, root: int, codec: int) -> dist.Work:
@@ -47,7 +48,7 @@ class Movements(Starting):
         """
         memory = plain(tensor, stays=not tensor.is_cpu)
         copies = [(tensor, memory)] if memory is not tensor else []
-        arguments = (*span(memory), code_of(tensor.dtype), root)
+        arguments = (*span(memory), code_of(tensor), root)
         return self._start("broadcast", arguments, None, [tensor], copies, [memory], (codec,))
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
@@ -64,7 +65,7 @@ class Movements(Starting):
         copies: Copies = []
         source, target = plain(input, stays), plain_output(output, copies, stays)
         address, count = span(source)
-        arguments = (address, target.data_ptr(), count, code_of(input.dtype))
+        arguments = (address, target.data_ptr(), count, code_of(input))
         return self._start("all_gather", arguments, opts, [output], copies, [source, target])
 
     _allgather_base = all_gather_single
@@ -76,7 +77,7 @@ class Movements(Starting):
         0 for none. All ranks end with the same bits in `output`, this rank's own part included.
         """
         address, count = span(input)
-        arguments = (address, output.data_ptr(), count, code_of(input.dtype))
+        arguments = (address, output.data_ptr(), count, code_of(input))
         return self._start("all_gather", arguments, None, [output], [], [input, output], (codec,))
 
     def all_gather_single_coalesced(
@@ -102,7 +103,7 @@ class Movements(Starting):
         copies: Copies = []
         memory = plain(source, stays)
         places = [plain_output(target, copies, stays) for target in targets]
-        code = code_of(source.dtype)
+        code = code_of(source)
         if not stays and adjacent(places):
             address, count = span(memory)
             arguments: tuple[object, ...] = (address, places[0].data_ptr(), count, code)
@@ -136,7 +137,7 @@ class Movements(Starting):
             checks.numel(targets[root], source.numel(), "the root's own output of gather")
             places = [plain_output(target, copies, stays) for target in targets]
             recvs = [span(place) for place in places]
-        arguments = ("gather", sends, recvs, code_of(source.dtype), root)
+        arguments = ("gather", sends, recvs, code_of(source), root)
         return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
 
     def scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
@@ -159,7 +160,7 @@ class Movements(Starting):
             checks.numel(sources[root], target.numel(), "the root's own input of scatter")
             memory = [plain(source, stays) for source in sources]
             sends = [span(source) for source in memory]
-        arguments = ("scatter", sends, recvs, code_of(target.dtype), root)
+        arguments = ("scatter", sends, recvs, code_of(target), root)
         return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None) -> dist.Work:
@@ -170,14 +171,14 @@ class Movements(Starting):
             return self._by_dispatcher("alltoall_", outputs, inputs, opts)
         if not outputs[0].is_cpu and self._elsewhere(outputs[0].device):
             return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
-        dtype = checks.alike([*outputs, *inputs], "all_to_all")
+        checks.alike([*outputs, *inputs], "all_to_all")
         checks.numel(outputs[self._rank], inputs[self._rank].numel(), "this rank's output for itself in all_to_all")
         stays = self._stay([*outputs, *inputs])
         copies: Copies = []
         memory = [plain(tensor, stays) for tensor in inputs]
         places = [plain_output(tensor, copies, stays) for tensor in outputs]
         sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
-        arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
+        arguments = ("all_to_all", sends, recvs, code_of(inputs[0]), 0)
         return self._start("exchange", arguments, opts, outputs, copies, [*memory, *places])
 
     def all_to_all_single(
@@ -199,13 +200,13 @@ class Movements(Starting):
             return DONE
         if not output.is_cpu and self._elsewhere(output.device):
             return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
-        dtype = checks.alike([output, input], "all_to_all")
+        checks.alike([output, input], "all_to_all")
         stays = self._stay([output, input])
         copies: Copies = []
         memory, place = plain(input, stays), plain_output(output, copies, stays)
         sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
         recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
-        arguments = ("all_to_all", sends, recvs, code_of(dtype), 0)
+        arguments = ("all_to_all", sends, recvs, code_of(input), 0)
         return self._start("exchange", arguments, opts, [output], copies, [memory, place])
 
     alltoall_base = all_to_all_single
@@ -243,7 +244,7 @@ class Movements(Starting):
         if not callbacks.depth and (sent := self._group.send_tensor(tensor, to, tag, False)) is not False:
             return self._in_window(DONE if sent is True else self._message(sent, tensor))
         memory = plain(tensor)
-        arguments = (*span(memory), code_of(tensor.dtype), to, tag)
+        arguments = (*span(memory), code_of(tensor), to, tag)
         return self._start("send", arguments, None, [tensor], [], [memory])
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
@@ -266,5 +267,5 @@ class Movements(Starting):
             return self._in_window(work)
         copies: Copies = []
         place = plain_output(tensor, copies)
-        arguments = (*span(place), code_of(tensor.dtype), peer, tag)
+        arguments = (*span(place), code_of(tensor), peer, tag)
         return self._start("recv", arguments, None, [tensor], copies, [place])

@@ -15,7 +15,7 @@ from paceline.torch.freed_memory import Returning
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, adjacent, plain, plain_output
 from paceline.torch.starting import Starting
-from paceline.torch.tables import DTYPES, reducible, reduction
+from paceline.torch.tables import reducible, reduction
 from paceline.torch.work import DONE
 
 
@@ -38,14 +38,14 @@ class Reductions(Starting):
             return self._on_accelerator("allreduce", tensor, tensors, opts)
         reduce_op = checks.reduce_op(opts)
         if self._stay([tensor]):
-            return self._hand("all_reduce", _reduce_arguments(tensor, reduce_op), opts, [tensor], [tensor])
+            return self._hand("all_reduce", _reduce_arguments(tensor, tensor, reduce_op), opts, [tensor], [tensor])
         if tensor.is_sparse:
             return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
         memory = plain(tensor)
         if memory.nbytes >= Returning.LEAST:
             self._returning.note(memory.data_ptr(), memory.nbytes)
         copies = [(tensor, memory)] if memory is not tensor else []
-        arguments = _in_place(memory, reduce_op)
+        arguments = _in_place(memory, tensor, reduce_op)
         return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
 
     def allreduce_encoded(
@@ -60,9 +60,9 @@ class Reductions(Starting):
         memory = plain(tensor, stays=not tensor.is_cpu)
         keep = [memory] if residual is None else [memory, residual]
         if not tensor.is_cpu:
-            return self._hand("all_reduce", _reduce_arguments(tensor, reduce_op), None, [tensor], keep, more)
+            return self._hand("all_reduce", _reduce_arguments(tensor, tensor, reduce_op), None, [tensor], keep, more)
         copies = [(tensor, memory)] if memory is not tensor else []
-        return self._start("all_reduce", _in_place(memory, reduce_op), None, [tensor], copies, keep, more)
+        return self._start("all_reduce", _in_place(memory, tensor, reduce_op), None, [tensor], copies, keep, more)
 
     def encodes_on(self, device: torch.device) -> bool:
         """Return whether the engine encodes tensors of this device, or, if it is "meta", may do so later."""
@@ -93,7 +93,7 @@ class Reductions(Starting):
             return DONE
         memory = plain(tensor, self._stay([tensor]))
         copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
-        arguments = (*_reduce_arguments(memory, reduce_op), root)
+        arguments = (*_reduce_arguments(memory, tensor, reduce_op), root)
         return self._start("reduce", arguments, opts, [tensor], copies, [memory])
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
@@ -112,8 +112,8 @@ class Reductions(Starting):
         copies: Copies = []
         source, target = plain(input, stays), plain_output(output, copies, stays)
         reduce_op = checks.reduce_op(opts)
-        address, count, code, op, factor = _reduce_arguments(target, reduce_op)
-        arguments = (reducible(source, reduce_op).data_ptr(), address, count, code, op, factor)
+        address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
+        arguments = (source.data_ptr(), address, count, code, op, factor)
         return self._start("reduce_scatter", arguments, opts, [output], copies, [source, target])
 
     _reduce_scatter_base = reduce_scatter_single
@@ -126,8 +126,8 @@ class Reductions(Starting):
         They are on a device for which `encodes_on` holds. codec: a number in the engine's CODECS, for float32; 0 for
         none. residual: contiguous float32 there, as many elements as `input` has.
         """
-        address, count, code, op, factor = _reduce_arguments(output, reduce_op)
-        arguments = (reducible(input, reduce_op).data_ptr(), address, count, code, op, factor)
+        address, count, code, op, factor = _reduce_arguments(output, output, reduce_op)
+        arguments = (input.data_ptr(), address, count, code, op, factor)
         keep = [input, output] if residual is None else [input, output, residual]
         more = codec, residual.data_ptr() if residual is not None else 0
         return self._start("reduce_scatter", arguments, None, [output], [], keep, more)
@@ -160,8 +160,8 @@ class Reductions(Starting):
         copies: Copies = []
         target = plain_output(output, copies, stays)
         reduce_op = checks.reduce_op(opts)
-        address, count, code, op, factor = _reduce_arguments(target, reduce_op)
-        arguments = (reducible(whole, reduce_op).data_ptr(), address, count, code, op, factor)
+        address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
+        arguments = (whole.data_ptr(), address, count, code, op, factor)
         return self._start("reduce_scatter", arguments, opts, [output], copies, [target, whole, *sources])
 
     def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: object) -> dist.Work:
@@ -169,19 +169,20 @@ class Reductions(Starting):
         for root, source in enumerate(sources):
             scratch = source.clone()
             copies = [(output, scratch.view(output.shape))] if root == self._rank else []
-            arguments = (*_reduce_arguments(scratch, checks.reduce_op(opts)), root)
+            arguments = (*_reduce_arguments(scratch, output, checks.reduce_op(opts)), root)
             results = [output] if root == self._rank else []
             works.append(self._start("reduce", arguments, opts, results, copies, [scratch]))
         return self._together(works)
 
 
-def _in_place(tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, int, float]:
+def _in_place(memory: Tensor, tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, int, float]:
     """Return the arguments for an all_reduce of the engine's in place."""
-    arguments = _reduce_arguments(tensor, reduce_op)
+    arguments = _reduce_arguments(memory, tensor, reduce_op)
     return arguments[0], *arguments
 
 
-def _reduce_arguments(tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, float]:
-    numbers = reducible(tensor, reduce_op)
+def _reduce_arguments(memory: Tensor, tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, float]:
+    """The arguments of a reduction of `memory`, which is that of the caller's `tensor` or a copy of it."""
+    code = reducible(tensor, reduce_op)
     op, factor = reduction(reduce_op)
-    return numbers.data_ptr(), numbers.numel(), DTYPES[numbers.dtype], op, factor
+    return memory.data_ptr(), memory.numel(), code, op, factor

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from paceline.torch import cuda
-from paceline.torch.tables import BYTES, DTYPES
+from paceline.torch.tables import CODES
 
 Copies: TypeAlias = list[tuple[Tensor, Tensor]]
 """Pairs of a tensor that a result belongs in, and the tensor that the engine puts it in."""
@@ -81,14 +81,9 @@ def copy_back(copies: Iterable[tuple[Tensor, Tensor]]) -> None:
         target.data.copy_(source)
 
 
-def code_of(dtype: torch.dtype) -> int:
-    """The engine's number of the dtype as which elements move, which is bytes for a dtype that it does not have."""
-    return DTYPES.get(dtype, BYTES)
-
-
 def span(tensor: Tensor) -> Span:
-    """The memory of a plain tensor, in elements of the dtype `code_of(tensor.dtype)`."""
-    if tensor.dtype in DTYPES:
+    """The memory of a plain tensor, in elements of its dtype, or in bytes if the engine does not know that."""
+    if tensor.dtype in CODES:
         return tensor.data_ptr(), tensor.numel()
     return tensor.data_ptr(), tensor.nbytes
 
@@ -101,7 +96,7 @@ def slices(tensor: Tensor, sizes: Sequence[int]) -> list[Span]:
     address, count = span(tensor)
     rows = tensor.shape[0] if tensor.dim() else 1
     per_row = count // rows if rows else 0
-    width = tensor.element_size() if tensor.dtype in DTYPES else 1
+    width = tensor.element_size() if tensor.dtype in CODES else 1
     result: list[Span] = []
     for size in sizes:
         length = size * per_row

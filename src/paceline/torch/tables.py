@@ -11,7 +11,13 @@ from paceline import _engine
 from paceline.torch.checks import Reduction
 
 DTYPES: dict[torch.dtype, int] = {getattr(torch, name): code for name, code in _engine.DTYPES.items()}
-BYTES: int = DTYPES[torch.uint8]
+"""The dtypes that the engine combines."""
+CODES: dict[torch.dtype, int] = DTYPES | {
+    getattr(torch, name): code for name, code in _engine.MOVED_DTYPES.items() if hasattr(torch, name)
+}
+"""All dtypes that the engine tells apart; elements of any other move as BYTES."""
+BYTES: int = _engine.MOVED_DTYPES["bytes"]
+_PARTS = {DTYPES[torch.float16], DTYPES[torch.float32], DTYPES[torch.float64]}
 
 # hash() of a ReduceOp is its enumerator; no other way to it saves the conversion to a Python enum.
 _ENUMERATORS = {hash(getattr(ReduceOp, name)): code for name, code in _engine.OPS.items()}
@@ -30,18 +36,29 @@ def reduction(reduce_op: Reduction) -> tuple[int, float]:
     return OPS[index], float(state[1])
 
 
-def reducible(tensor: torch.Tensor, reduce_op: Reduction) -> torch.Tensor:
-    """A plain `tensor` in a form that the engine can reduce: complex numbers become pairs of real ones.
+def code_of(tensor: torch.Tensor) -> int:
+    """The engine's number of the dtype as which elements move, which is BYTES for a dtype that it does not know.
 
-    Raises TypeError for a dtype that the engine cannot reduce in this way.
+    It is marked for floats in pairs: torch's own functions hand in complex tensors as views of their parts.
     """
-    if tensor.dtype in DTYPES:
-        return tensor
-    if not tensor.is_complex():
-        raise TypeError(f"paceline reduces {_names(DTYPES)}, found {tensor.dtype}")
+    code = CODES.get(tensor.dtype, BYTES)
+    if code not in _PARTS or not tensor.dim() or tensor.shape[-1] != 2:
+        return code
+    base = tensor._base
+    sure = base is not None and base.is_complex() and tensor.stride(-1) == 1
+    return code | (_engine.PARTS if sure else _engine.PERHAPS_PARTS)
+
+
+def reducible(tensor: torch.Tensor, reduce_op: Reduction) -> int:
+    """What `code_of` returns. Raises TypeError if the engine cannot reduce elements of the dtype in this way."""
+    dtype = tensor.dtype
+    if dtype in DTYPES:
+        return code_of(tensor)
+    if not dtype.is_complex:
+        raise TypeError(f"paceline reduces {_names(DTYPES)}, found {dtype}")
     if hash(reduce_op) not in _LINEAR:
-        raise TypeError(f"paceline reduces {tensor.dtype} with SUM, AVG and PREMUL_SUM only")
-    return torch.view_as_real(tensor)
+        raise TypeError(f"paceline reduces {dtype} with SUM, AVG and PREMUL_SUM only")
+    return CODES[dtype]
 
 
 def _names(dtypes: Sequence[torch.dtype] | dict[torch.dtype, int]) -> str:

@@ -11,8 +11,8 @@ from torch import Tensor
 from paceline._engine import ArenaBuffer
 from paceline.coordinate import Coordinator, OnDevice, Span
 from paceline.torch import cuda
-from paceline.torch.staging import code_of, is_plain, span, usable
-from paceline.torch.tables import DTYPES
+from paceline.torch.staging import is_plain, span, usable
+from paceline.torch.tables import BYTES, CODES, DTYPES
 
 
 def reducible(tensor: Tensor) -> None:
@@ -112,17 +112,17 @@ def scale(memory: Tensor, factor: float) -> Tensor:
 
 def span_of(memory: Tensor) -> Span:
     """Return memory as the coordinator takes it. Dtypes that the coordinator does not know are sent as bytes."""
-    return Span(*span(memory), code_of(memory.dtype))
+    return Span(*span(memory), CODES.get(memory.dtype, BYTES))
 
 
 def foreign(tensor: Tensor) -> str:
     """Return the dtype of a tensor that is sent as bytes, as the coordinator's `of`; "" for a dtype that it has."""
-    return "" if tensor.dtype in DTYPES else f"{str(tensor.dtype).removeprefix('torch.')} "
+    return "" if tensor.dtype in CODES else f"{str(tensor.dtype).removeprefix('torch.')} "
 
 
 def unit(tensor: Tensor) -> int:
     """Return the number of elements of the span that make up one element of the tensor."""
-    return 1 if tensor.dtype in DTYPES else tensor.element_size()
+    return 1 if tensor.dtype in CODES else tensor.element_size()
 
 
 def row_width(tensor: Tensor) -> int:

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 DTYPE_BYTES = {
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int8": 1, "uint8": 1, "int32": 4, "int64": 8, "bool": 1,
+    "complex32": 4, "complex64": 8, "complex128": 16, "int16": 2, "uint16": 2, "uint32": 4, "uint64": 8, "qint32": 4,
 }  # fmt: skip
-"""The size in bytes of one element of each dtype."""
+"""The size in bytes of one element of each dtype that has more than one, or that the engine combines."""
 
 
 Row = Sequence[object]

@@ -18,6 +18,7 @@ from paceline.coordinate import Span
 
 INT32 = int(tf.int32.as_datatype_enum)
 """TensorFlow's number of int32."""
+_CODES = _engine.DTYPES | _engine.MOVED_DTYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class Memory:
 
     def foreign(self) -> str:
         """Return the dtype if the elements are sent as bytes, as the coordinator's `of`; "" for one that it has."""
-        return "" if _known(self.dtype) else f"{numpy_dtype(self.dtype).name} "
+        return "" if numpy_dtype(self.dtype).name in _CODES else f"{numpy_dtype(self.dtype).name} "
 
     def floating(self) -> bool:
         """Return whether the elements are floating-point numbers."""
@@ -86,20 +87,15 @@ def floating(dtype: int) -> bool:
 def codes(dtype: int) -> tuple[int, int]:
     """Return the engine's number of a dtype, and how many of the engine's elements make up one of TensorFlow's."""
     known = numpy_dtype(dtype)
-    code = _engine.DTYPES.get(known.name)
-    return (_engine.DTYPES["uint8"], known.itemsize) if code is None else (code, 1)
+    code = _CODES.get(known.name)
+    return (_CODES["bytes"], known.itemsize) if code is None else (code, 1)
 
 
 def reducible(memory: Memory) -> None:
     """Raise ValueError unless the engine can reduce tensors of this dtype."""
-    if not _known(memory.dtype):
+    if numpy_dtype(memory.dtype).name not in _engine.DTYPES:
         names = ", ".join(_engine.DTYPES)
         raise ValueError(f"a reduction takes {names}, not {tf.dtypes.as_dtype(memory.dtype).name}")
-
-
-@cache
-def _known(dtype: int) -> bool:
-    return numpy_dtype(dtype).name in _engine.DTYPES
 
 
 def scale(numbers: NDArray[Any], factor: float) -> None:
