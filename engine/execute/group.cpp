@@ -50,19 +50,41 @@ std::uint32_t Group::begin(const Fingerprint& what) {
   return sequence;
 }
 
+std::string Group::hear_refusal(int from, std::uint32_t sequence, std::string reason) {
+  std::erase_if(refusals_, [this](const Refusal& one) { return is_past(one.sequence); });
+  Refusal refusal{from, sequence, std::move(reason)};
+  if (is_past(sequence)) return disagreement(refusal);
+  refusals_.push_back(std::move(refusal));
+  return {};
+}
+
+std::string Group::refused_elsewhere() const {
+  for (const Refusal& one : refusals_)
+    if (is_past(one.sequence))
+      if (auto text = disagreement(one); !text.empty()) return text;
+  return {};
+}
+
+std::string Group::disagreement(const Refusal& theirs) const {
+  const Started& ours = history_[theirs.sequence % kHistory];
+  if (ours.sequence != theirs.sequence || ours.what.collective == Collective::none) return {};
+  const std::string here = name_of(rank) + " calls " + describe(ours.what, ours.sequence);
+  const std::string there = name_of(theirs.from) + " raised before it began: " + theirs.reason;
+  return "ranks disagree: " + (rank < theirs.from ? here + ", " + there : there + ", " + here);
+}
+
 std::string Group::disagreement(const Header& header, int from) const {
   if (is_point_to_point(header.collective)) return {};
   const Started& ours = history_[header.sequence % kHistory];
-  const bool known = next_sequence_ > 0 && ours.sequence == header.sequence &&
-                     static_cast<std::int32_t>(next_sequence_ - header.sequence) > 0;
+  const bool known = next_sequence_ > 0 && ours.sequence == header.sequence && is_past(header.sequence);
   if (!known || ours.what == header.fingerprint()) return {};
-  return disagreement(ours.what, header.sequence, header.fingerprint(), from);
+  return disagreement(ours.what, header.sequence, header.fingerprint(), header.sequence, from);
 }
 
 std::string Group::disagreement(const Fingerprint& ours, std::uint32_t sequence, const Fingerprint& theirs,
-                                int from) const {
+                                std::uint32_t its, int from) const {
   const std::string here = name_of(rank) + " calls " + describe(ours, sequence);
-  const std::string there = name_of(from) + " calls " + describe(theirs, sequence);
+  const std::string there = name_of(from) + " calls " + describe(theirs, its);
   // Both ranks write the same sentence.
   return "ranks disagree: " + (rank < from ? here + ", " + there : there + ", " + here);
 }

@@ -83,10 +83,16 @@ class Group {
   // Returns both sides' fingerprints, in words, if `header` from `from` disagrees with what this rank does or did; else
   // nothing.
   std::string disagreement(const Header& header, int from) const;
-  // Returns the same sentence for what rank `from` does instead of `ours`.
-  std::string disagreement(const Fingerprint& ours, std::uint32_t sequence, const Fingerprint& theirs, int from) const;
+  // Returns the same sentence for what rank `from` does, as its collective number `its`, instead of `ours`.
+  std::string disagreement(const Fingerprint& ours, std::uint32_t sequence, const Fingerprint& theirs,
+                           std::uint32_t its, int from) const;
   // Returns the same for everything that has already come for collective `sequence`.
   std::string disagreement_about(std::uint32_t sequence) const;
+  // A call of `from` has raised before it began, as its call number `sequence`. Returns nothing if that of this rank
+  // has raised, too, or has yet to come; else what is wrong.
+  std::string hear_refusal(int from, std::uint32_t sequence, std::string reason);
+  // Returns what is wrong if this rank has begun a call that was refused on another one.
+  std::string refused_elsewhere() const;
   void remember_status(const Header& header, int from);
   // Notes that `from` has begun the collective of `header`; tells which ranks have not begun collective `sequence`.
   void heard(const Header& header, int from);
@@ -103,6 +109,8 @@ class Group {
 
  private:
   static constexpr std::size_t kHistory = 64;
+  // Whether this rank has come to the collective.
+  bool is_past(std::uint32_t sequence) const { return static_cast<std::int32_t>(next_sequence_ - sequence) > 0; }
   struct Started {
     std::uint32_t sequence;
     Fingerprint what;
@@ -115,6 +123,13 @@ class Group {
     Clock::time_point at;
   };
   std::map<int, Status> statuses_;
+  struct Refusal {
+    int from;
+    std::uint32_t sequence;
+    std::string reason;
+  };
+  std::string disagreement(const Refusal& theirs) const;
+  std::vector<Refusal> refusals_;     // of calls that this rank had yet to come to
   std::vector<std::uint32_t> begun_;  // by rank: how many collectives it has begun, as far as this rank has heard
 };
 

@@ -28,7 +28,7 @@ std::string describe(const Fingerprint& f, std::uint32_t sequence) {
 }
 
 bool is_sane(const Header& header) {
-  return header.frame <= Frame::answer && header.collective <= Collective::recv &&
+  return header.frame <= Frame::refusal && header.collective <= Collective::recv &&
          unmarked(header.dtype) <= DType::bytes && header.op <= Op::bxor &&
          static_cast<std::size_t>(header.codec) < kCodecNames.size();
 }

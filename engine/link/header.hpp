@@ -26,6 +26,7 @@ enum class Frame : std::uint8_t {
   line,      // "my program is at this line", from a rank with nothing under way to one that may wait for it
   question,  // of this rank's program to that of the peer; `id` is its number
   answer,    // of this rank's program to the question `id` of the peer's
+  refusal,   // "my call of this number has raised before it began"; the reason follows
 };
 
 enum class Collective : std::uint8_t {
@@ -38,13 +39,14 @@ enum class Collective : std::uint8_t {
   scatter,
   all_to_all,
   barrier,
+  none,  // a call that raised before it began
   send,
   recv,
 };
 
-inline constexpr std::array<std::string_view, 11> kCollectiveNames = {
-    "all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "gather", "scatter",
-    "all_to_all", "barrier",   "send",   "recv"};
+inline constexpr std::array<std::string_view, 12> kCollectiveNames = {
+    "all_reduce", "broadcast",  "reduce",  "all_gather", "reduce_scatter", "gather",
+    "scatter",    "all_to_all", "barrier", "none",       "send",           "recv"};
 
 inline constexpr bool is_point_to_point(Collective collective) { return collective >= Collective::send; }
 

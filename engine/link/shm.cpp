@@ -18,6 +18,7 @@ std::size_t record_payload(const Header& header) {
     case Frame::eager:
     case Frame::note:
     case Frame::abort:
+    case Frame::refusal:
     case Frame::goodbye: return header.length;
     case Frame::offer: return sizeof(std::uint64_t);
     default: return 0;

@@ -16,6 +16,7 @@ std::string number(double value) {
 
 std::string describe(const Request& request) {
   const Fingerprint& what = request.what;
+  if (what.collective == Collective::barrier && !request.shape.empty()) return "nothing: " + request.shape;
   std::string text(kCollectiveNames[static_cast<std::size_t>(what.collective)]);
   if (what.collective != Collective::barrier) {
     text += ' ';

@@ -89,6 +89,13 @@ void Delivery::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arriv
       failures_.fail(group, {ErrorKind::aborted, group.name_of(from) + " sent a garbled message over shared memory"});
     return;
   }
+  if (header.frame == Frame::refusal) {
+    if (group.error) return;
+    group.heard(header, from);
+    if (auto wrong = group.hear_refusal(from, header.sequence, decoded(arrival->payload).message); !wrong.empty())
+      failures_.fail(group, {ErrorKind::mismatch, wrong});
+    return;
+  }
   if (header.frame == Frame::note) {
     if (!group.error) group.notes.push_back({from, header.tag, std::move(arrival->payload)});
     return;

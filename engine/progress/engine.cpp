@@ -224,10 +224,9 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
   op.started = op.probed = Clock::now();
   op.deadline = op.started + on_clock(group.timeout);
   operations_.add(operation);
-  if (auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
-      !wrong.empty()) {
-    failures_.fail(group, {ErrorKind::mismatch, wrong});
-  }
+  auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
+  if (wrong.empty()) wrong = group.refused_elsewhere();
+  if (!wrong.empty()) failures_.fail(group, {ErrorKind::mismatch, wrong});
   if (group.error && !op.over()) {
     op.group_failed(group.error);
     group.raised = true;
@@ -314,6 +313,17 @@ void Engine::serve() {
 std::vector<std::uint64_t> Engine::notifications() {
   auto lock = enter();
   return notifications_.next(lock);
+}
+
+// It has a number as if it had begun, and so the next call is the next one on all ranks, also where this one raised on
+// all of them.
+void Engine::refuse(Group& group, Collective collective, const std::string& reason) {
+  if (inherited()) return;
+  const auto lock = enter();
+  const Leaving leaving(*this);
+  if (closed_ || group.error || groups_.find(group.channel) == nullptr) return;
+  failures_.refuse_call(group, std::string(kCollectiveNames[static_cast<std::size_t>(collective)]), reason);
+  operations_.retire();
 }
 
 void Engine::abort(Group& group, const std::string& reason) {

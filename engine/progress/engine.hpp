@@ -125,6 +125,9 @@ class Engine final : private LoopHost {
   // engine nobody ever asks to report anything needs none.
   std::vector<std::uint64_t> notifications();
   void abort(Group& group, const std::string& reason);
+  // A call of this rank has raised before its collective began: tells the others, which may wait in it and fail then.
+  // Nothing fails if the same call has raised on all ranks.
+  void refuse(Group& group, Collective collective, const std::string& reason);
   // Removes all groups, see `remove_group`, and says goodbye to the peers.
   void close();
   // Throws Failure (refused), because this process is a forked child.

@@ -26,6 +26,20 @@ void Failures::fail(Group& group, const Error& error) {
   delay(Between::failure_and_word);
   Header header;
   header.frame = Frame::abort;
+  tell(group, header, error);
+}
+
+void Failures::refuse_call(Group& group, const std::string& call, const std::string& reason) {
+  Header header;
+  header.frame = Frame::refusal;
+  header.collective = Collective::none;
+  header.sequence = group.begin({0, -1, Collective::none});
+  const std::string number = "#" + std::to_string(header.sequence);
+  tell(group, header, {ErrorKind::mismatch, call + " " + number + ": " + reason});
+  if (const std::string wrong = group.refused_elsewhere(); !wrong.empty()) fail(group, {ErrorKind::mismatch, wrong});
+}
+
+void Failures::tell(const Group& group, Header header, const Error& error) {
   header.channel = group.channel;
   const std::string payload = encoded(error);
   header.length = payload.size();

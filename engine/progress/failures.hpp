@@ -30,6 +30,8 @@ class Failures {
   void leave(Group& group);
   // A peer offers something in a group that this rank has left: it need not wait.
   void refuse(int handle, std::uint64_t channel);
+  // See Engine::refuse.
+  void refuse_call(Group& group, const std::string& call, const std::string& reason);
   // Fails the group of an operation whose last step found something wrong.
   void fail_for_trouble(const Operation& operation);
   // Fails the group of an operation that waits for a rank that is lost or has departed.
@@ -50,6 +52,8 @@ class Failures {
   Error fate(int handle) const;
 
  private:
+  // Sends the error to the other members, which hear it even if this process ends now.
+  void tell(const Group& group, Header header, const Error& error);
   bool has_departed(const Group& group, int rank) const;
   // A rank that is lost, or has departed, and that this operation cannot do without; -1 if there is none.
   int lacking(const Operation& operation) const;

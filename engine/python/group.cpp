@@ -219,6 +219,12 @@ void bind_group(nb::module_& m) {
           Release())
       .def(
           "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
+      .def(
+          "refuse",
+          [](PyGroup& self, const std::string& collective, const std::string& reason) {
+            self.engine->refuse(*self.group, collective_of(collective), reason);
+          },
+          "collective"_a, "reason"_a, Release())
       .def("close", [](PyGroup& self) { without_gil(self, [&] { self.engine->remove_group(*self.group); }); });
 
   nb::class_<PyOperation>(m, "Operation")

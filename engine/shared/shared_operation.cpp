@@ -116,8 +116,10 @@ void SharedOperation::look_for_ended() {
 bool SharedOperation::agree(int rank, std::uint64_t epoch) {
   const Cell& mine = segment_->cell(segment_->rank(), epoch);
   const Cell& theirs = segment_->cell(rank, epoch);
-  if (mine.what == theirs.what) return true;
-  trouble_ = {ErrorKind::mismatch, group->disagreement(mine.what, mine.sequence, theirs.what, segment_->member(rank))};
+  if (mine.what == theirs.what && mine.sequence == theirs.sequence) return true;
+  const std::string text =
+      group->disagreement(mine.what, mine.sequence, theirs.what, theirs.sequence, segment_->member(rank));
+  trouble_ = {ErrorKind::mismatch, text};
   return false;
 }
 

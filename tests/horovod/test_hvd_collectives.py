@@ -11,6 +11,8 @@ import torch
 from horovod_ranks import Ranks
 from torch import Tensor
 
+from paceline.horovod.exceptions import HorovodInternalError
+
 REDUCIBLE = [
     torch.uint8,
     torch.int8,
@@ -354,6 +356,42 @@ def check_compression(rank: int, size: int, name: str, sent_as: torch.dtype, tol
 )
 def test_compression(ranks: Ranks, name: str, sent_as: torch.dtype, tolerance: float) -> None:
     ranks(check_compression, name=name, sent_as=sent_as, tolerance=tolerance)
+
+
+def check_mistake_is_told(rank: int, size: int) -> None:
+    """Rank 0, which waits, hears what rank 1 did wrong; the job goes on, also with the same names."""
+    import paceline.horovod.torch as hvd
+
+    rows, few = torch.ones(4, 2), torch.ones(4, dtype=torch.int16)
+    calls: dict[str, tuple[Any, Any, Any]] = {
+        "a": (hvd.alltoall, (rows, torch.tensor([2, 2])), (rows, torch.tensor([4, 4]))),
+        "b": (hvd.allgather, (rows,), (torch.tensor(1.0),)),
+        "c": (hvd.allreduce, (rows,), (few,)),
+        "d": (hvd.broadcast, (rows, 0), (rows, size)),
+        "e": (hvd.reducescatter, (rows,), (few,)),
+        "f": (hvd.grouped_allreduce, ([rows, rows],), ([rows, few],)),
+    }
+    for name, (call, right, mistaken) in calls.items():
+        for given in (None, name):
+            if rank == 1:
+                with pytest.raises(ValueError) as mistake:  # noqa: PT011  # each says something else
+                    call(*mistaken, name=given)
+                words = str(mistake.value)
+            else:
+                with pytest.raises(HorovodInternalError) as told:
+                    call(*right, name=given)
+                words = str(told.value)
+            said = hvd.allgather_object(words, name="words")
+            assert f"rank 1 gave nothing: it raised ValueError: {said[1]}" in said[0]
+            with pytest.raises(ValueError):  # noqa: PT011
+                call(*mistaken, name=given)
+            call(*right, name=given)
+
+
+@pytest.mark.parametrize("policy", ["board", "cycle", "graph"])
+def test_a_mistake_on_one_rank_is_told_to_the_others(ranks: Ranks, policy: str) -> None:
+    environment = {"PACELINE_TIMEOUT": "1000", "PACELINE_POLICY": policy}
+    ranks(check_mistake_is_told, 2, environment=environment, deadline=100)
 
 
 def check_wrong_dtype(rank: int, size: int) -> None:

@@ -249,6 +249,62 @@ def check_peer_dies_before_a_new_group(rank: int, size: int, members: list[int])
     assert caught.value.group == tuple(members)
 
 
+# What rank 0 does right while rank 1 makes a mistake that it finds before anything is sent.
+_MISTAKES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "all_reduce": (
+        lambda group: dist.all_reduce(torch.ones(4), group=group),
+        lambda group: dist.all_reduce(torch.ones(4, dtype=torch.int16), group=group),
+    ),
+    "reduce": (
+        lambda group: dist.reduce(torch.ones(4), 0, group=group),
+        lambda group: dist.reduce(torch.ones(4, dtype=torch.int16), 0, group=group),
+    ),
+    "broadcast": (
+        lambda group: group.broadcast(torch.ones(4), 1).wait(),
+        lambda group: group.broadcast(torch.ones(4), 7),
+    ),
+    "all_gather": (
+        lambda group: group.allgather([[torch.ones(4)] * 2], [torch.ones(4)]).wait(),
+        lambda group: group.allgather([[torch.ones(4)] * 2], [torch.ones(5)]),
+    ),
+    "reduce_scatter": (
+        lambda group: dist.reduce_scatter_single(torch.ones(2), torch.ones(4), group=group),
+        lambda group: dist.reduce_scatter_single(torch.ones(2), torch.ones(5), group=group),
+    ),
+    "gather": (
+        lambda group: dist.gather(torch.ones(4), [torch.ones(4)] * 2, 0, group=group),
+        lambda group: group.gather([[torch.ones(4)]], [torch.ones(4)], 5),
+    ),
+    "scatter": (
+        lambda group: dist.scatter(torch.ones(4), src=1, group=group),
+        lambda group: dist.scatter(torch.ones(4), [torch.ones(4), torch.ones(5)], 1, group=group),
+    ),
+    "all_to_all": (
+        lambda group: dist.all_to_all_single(torch.ones(4), torch.ones(4), [2, 2], [2, 2], group=group),
+        lambda group: dist.all_to_all_single(torch.ones(4), torch.ones(4), [2, 2], [1, 2], group=group),
+    ),
+}
+
+
+def _all_reduce_asynchronously(group: Any) -> None:
+    dist.all_reduce(torch.ones(4), group=group, async_op=True).wait()  # type: ignore[union-attr]
+
+
+def check_mistake_is_told(rank: int, size: int, asynchronous: bool) -> None:
+    """The rank that waits hears at once what was wrong on the other; the group fails on both."""
+    for name, calls in _MISTAKES.items():
+        group = dist.new_group()
+        waits = _all_reduce_asynchronously if asynchronous else calls[0]
+        if rank == 1:
+            with pytest.raises((ValueError, TypeError)):
+                calls[1](group)
+            with pytest.raises(Mismatch):
+                dist.barrier(group)
+            continue
+        with pytest.raises(Mismatch, match=f"rank 1 .*raised before it began: {name} #0: (Value|Type)Error: "):
+            waits(group)
+
+
 def test_wrong_calls(ranks: Ranks) -> None:
     ranks(check_wrong_calls, 2)
 
@@ -269,6 +325,11 @@ def test_dtypes_are_told_apart(ranks: Ranks, of_reductions: bool) -> None:
 )
 def test_failure(ranks: Ranks, check: Callable[..., None]) -> None:
     ranks(check, 2, fresh=True)
+
+
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_a_mistake_on_one_rank_is_told_to_the_others(ranks: Ranks, asynchronous: bool) -> None:
+    ranks(check_mistake_is_told, 2, fresh=True, asynchronous=asynchronous, timeout=1000, deadline=100)
 
 
 @pytest.mark.parametrize("check", [check_timeout, check_own_timeout])

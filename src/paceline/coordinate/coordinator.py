@@ -296,6 +296,13 @@ class Coordinator:
         """Hand in a barrier, which is done when every rank has handed it in."""
         return self._submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
 
+    def refuse(self, name: str, why: str) -> Request:
+        """Hand in that this rank has no request of this name, because its call raised.
+
+        Other ranks' requests of the name fail with Mismatch, which says why; nothing fails if all ranks say the same.
+        """
+        return self._submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, why)
+
     @cached_property
     def trial(self) -> Coordinator:
         """A coordinator whose calls check their arguments as this one's do, and hand nothing in.

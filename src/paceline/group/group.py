@@ -10,6 +10,7 @@ from types import TracebackType
 import numpy as np
 
 from paceline import _engine
+from paceline.errors import CommunicationError
 from paceline.group.arguments import (
     CODECS,
     OPS,
@@ -102,22 +103,22 @@ class Group:
         the next call with the same residual adds to its values (error feedback).
 
         """
-        number = reduction(op)
-        if codec is None and residual is None:
-            try:
-                if not async_op and self._native.all_reduce_array(array, number, factor):
-                    return None
-            except TypeError:
-                refuse(factor=factor)
-                raise
-        data = writable(array)
-        coded = encoding(codec) if codec != AUTO else self._pays(data, number)
-        if isinstance(data, DeviceArray):
-            lost = feedback(residual, data)
-            return _handed(self._device.all_reduce(data, number, real(factor, "factor"), coded, lost), async_op)
-        numbers = data.address, data.address, data.count, data.dtype, number, factor
-        call = partial(self._native.all_reduce, *numbers, codec=coded)
-        return self._with_residual(call, [data], residual, async_op, factor)
+        try:
+            number = reduction(op)
+            plain = not async_op and codec is None and residual is None
+            if plain and self._native.all_reduce_array(array, number, factor):
+                return None
+            data = writable(array)
+            coded = encoding(codec) if codec != AUTO else self._pays(data, number)
+            if isinstance(data, DeviceArray):
+                lost = feedback(residual, data)
+                return _handed(self._device.all_reduce(data, number, real(factor, "factor"), coded, lost), async_op)
+            numbers = data.address, data.address, data.count, data.dtype, number, factor
+            call = partial(self._native.all_reduce, *numbers, codec=coded)
+            return self._with_residual(call, [data], residual, async_op)
+        except Exception as error:
+            self._tell("all_reduce", error, factor=factor)
+            raise
 
     def broadcast(
         self, array: Array, root: int = 0, *, codec: str | None = None, async_op: bool = False
@@ -130,18 +131,17 @@ class Group:
         try:
             if not async_op and codec is None and self._native.broadcast_array(array, root):
                 return None
-        except TypeError:
-            refuse(root=root)
+            data, coded = writable(array), encoding(codec)
+            if isinstance(data, DeviceArray):
+                return _handed(self._device.broadcast(data, whole(root, "root", bits=32), coded), async_op)
+            return self._run(
+                partial(self._native.broadcast, data.address, data.count, data.dtype, root, codec=coded),
+                [data],
+                async_op,
+            )
+        except Exception as error:
+            self._tell("broadcast", error, root=root)
             raise
-        data, coded = writable(array), encoding(codec)
-        if isinstance(data, DeviceArray):
-            return _handed(self._device.broadcast(data, whole(root, "root", bits=32), coded), async_op)
-        return self._run(
-            partial(self._native.broadcast, data.address, data.count, data.dtype, root, codec=coded),
-            [data],
-            async_op,
-            root=root,
-        )
 
     def reduce(
         self,
@@ -156,24 +156,22 @@ class Group:
 
         `op` and `factor`: as of `all_reduce`.
         """
-        number = reduction(op)
         try:
+            number = reduction(op)
             if not async_op and self._native.reduce_array(array, number, factor, root):
                 return None
-        except TypeError:
-            refuse(factor=factor, root=root)
+            data = writable(array) if self.rank == root else readable(array)
+            if isinstance(data, DeviceArray):
+                to = whole(root, "root", bits=32)
+                return _handed(self._device.reduce(data, number, real(factor, "factor"), to), async_op)
+            return self._run(
+                partial(self._native.reduce, data.address, data.count, data.dtype, number, factor, root),
+                [data],
+                async_op,
+            )
+        except Exception as error:
+            self._tell("reduce", error, factor=factor, root=root)
             raise
-        data = writable(array) if self.rank == root else readable(array)
-        if isinstance(data, DeviceArray):
-            to = whole(root, "root", bits=32)
-            return _handed(self._device.reduce(data, number, real(factor, "factor"), to), async_op)
-        return self._run(
-            partial(self._native.reduce, data.address, data.count, data.dtype, number, factor, root),
-            [data],
-            async_op,
-            factor=factor,
-            root=root,
-        )
 
     def all_gather(
         self, output: Array, input: Array, *, codec: str | None = None, async_op: bool = False
@@ -184,17 +182,21 @@ class Group:
 
         codec: as of `broadcast`; every rank ends with what the others decode of its own block, too.
         """
-        if not async_op and codec is None and self._native.all_gather_array(output, input):
-            return None
-        source, data, coded = readable(input), writable(output), encoding(codec)
-        matched(data, source, source.count * self.size, "output")
-        if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
-            return _handed(self._device.all_gather(data, source, coded), async_op)
-        return self._run(
-            partial(self._native.all_gather, source.address, data.address, source.count, data.dtype, codec=coded),
-            [data, source],
-            async_op,
-        )
+        try:
+            if not async_op and codec is None and self._native.all_gather_array(output, input):
+                return None
+            source, data, coded = readable(input), writable(output), encoding(codec)
+            matched(data, source, source.count * self.size, "output")
+            if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
+                return _handed(self._device.all_gather(data, source, coded), async_op)
+            return self._run(
+                partial(self._native.all_gather, source.address, data.address, source.count, data.dtype, codec=coded),
+                [data, source],
+                async_op,
+            )
+        except Exception as error:
+            self._tell("all_gather", error)
+            raise
 
     def reduce_scatter(
         self,
@@ -214,22 +216,22 @@ class Group:
         `op` and `factor`: as of `all_reduce`. codec: as of `broadcast`, for parts of sums. residual: as many float32 as
         `input` has, as of `all_reduce`.
         """
-        number = reduction(op)
         try:
+            number = reduction(op)
             plain = not async_op and codec is None and residual is None
             if plain and self._native.reduce_scatter_array(output, input, number, factor):
                 return None
-        except TypeError:
-            refuse(factor=factor)
+            source, data, coded = readable(input), writable(output), encoding(codec)
+            matched(source, data, data.count * self.size, "input")
+            if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
+                lost, scale = feedback(residual, source), real(factor, "factor")
+                return _handed(self._device.reduce_scatter(data, source, number, scale, coded, lost), async_op)
+            numbers = source.address, data.address, data.count, data.dtype, number, factor
+            call = partial(self._native.reduce_scatter, *numbers, codec=coded)
+            return self._with_residual(call, [data, source], residual, async_op)
+        except Exception as error:
+            self._tell("reduce_scatter", error, factor=factor)
             raise
-        source, data, coded = readable(input), writable(output), encoding(codec)
-        matched(source, data, data.count * self.size, "input")
-        if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
-            lost, scale = feedback(residual, source), real(factor, "factor")
-            return _handed(self._device.reduce_scatter(data, source, number, scale, coded, lost), async_op)
-        numbers = source.address, data.address, data.count, data.dtype, number, factor
-        call = partial(self._native.reduce_scatter, *numbers, codec=coded)
-        return self._with_residual(call, [data, source], residual, async_op, factor)
 
     def all_to_all(
         self,
@@ -245,40 +247,52 @@ class Group:
         Blocks are equal unless counts (elements per rank) are given. Both arrays lie apart, but for the block that a
         rank has for itself.
         """
-        equal = output_counts is None and input_counts is None
-        if equal and not async_op and self._native.all_to_all_array(output, input):
-            return None
-        source, data = readable(input), writable(output)
-        sends = blocks(source, input_counts, self.size, "input")
-        recvs = blocks(data, output_counts, self.size, "output")
-        matched(data, source, data.count, "output")
-        return self._exchange("all_to_all", sends, recvs, -1, [data, source], async_op)
+        try:
+            equal = output_counts is None and input_counts is None
+            if equal and not async_op and self._native.all_to_all_array(output, input):
+                return None
+            source, data = readable(input), writable(output)
+            sends = blocks(source, input_counts, self.size, "input")
+            recvs = blocks(data, output_counts, self.size, "output")
+            matched(data, source, data.count, "output")
+            return self._exchange("all_to_all", sends, recvs, -1, [data, source], async_op)
+        except Exception as error:
+            self._tell("all_to_all", error)
+            raise
 
     def gather(
         self, input: Array, output: Array | None = None, root: int = 0, *, async_op: bool = False
     ) -> Operation | None:
         """Put the ranks' `input`s one after the other into the root's `output`, which other ranks leave out."""
-        source = readable(input)
-        sends = [(source.address, source.count)] * self.size
-        if self.rank != root:
-            return self._exchange("gather", sends, [(0, 0)] * self.size, root, [source], async_op)
-        data = writable(needed(output, "output", "gather"))
-        matched(data, source, source.count * self.size, "output")
-        recvs = blocks(data, None, self.size, "output")
-        return self._exchange("gather", sends, recvs, root, [data, source], async_op)
+        try:
+            source = readable(input)
+            sends = [(source.address, source.count)] * self.size
+            if self.rank != root:
+                return self._exchange("gather", sends, [(0, 0)] * self.size, root, [source], async_op)
+            data = writable(needed(output, "output", "gather"))
+            matched(data, source, source.count * self.size, "output")
+            recvs = blocks(data, None, self.size, "output")
+            return self._exchange("gather", sends, recvs, root, [data, source], async_op)
+        except Exception as error:
+            self._tell("gather", error, root=root)
+            raise
 
     def scatter(
         self, output: Array, input: Array | None = None, root: int = 0, *, async_op: bool = False
     ) -> Operation | None:
         """Give block i of the root's `input` (size blocks) to rank i's `output`; other ranks leave `input` out."""
-        data = writable(output)
-        recvs = [(data.address, data.count)] * self.size
-        if self.rank != root:
-            return self._exchange("scatter", [(0, 0)] * self.size, recvs, root, [data], async_op)
-        source = readable(needed(input, "input", "scatter"))
-        matched(source, data, data.count * self.size, "input")
-        sends = blocks(source, None, self.size, "input")
-        return self._exchange("scatter", sends, recvs, root, [data, source], async_op)
+        try:
+            data = writable(output)
+            recvs = [(data.address, data.count)] * self.size
+            if self.rank != root:
+                return self._exchange("scatter", [(0, 0)] * self.size, recvs, root, [data], async_op)
+            source = readable(needed(input, "input", "scatter"))
+            matched(source, data, data.count * self.size, "input")
+            sends = blocks(source, None, self.size, "input")
+            return self._exchange("scatter", sends, recvs, root, [data, source], async_op)
+        except Exception as error:
+            self._tell("scatter", error, root=root)
+            raise
 
     def barrier(self, *, async_op: bool = False) -> Operation | None:
         """Return when every rank has called it."""
@@ -300,8 +314,6 @@ class Group:
             partial(self._native.send, data.address, data.count, data.dtype, peer, tag),
             [data],
             async_op,
-            peer=peer,
-            tag=tag,
         )
 
     def recv(self, array: Array, peer: int | None = None, tag: int = 0, *, async_op: bool = False) -> Operation | int:
@@ -324,8 +336,6 @@ class Group:
             partial(self._native.recv, data.address, data.count, data.dtype, source, tag),
             [data],
             True,
-            peer=source,
-            tag=tag,
         )
         assert operation is not None
         if async_op:
@@ -354,8 +364,12 @@ class Group:
 
         Every rank of this group must call it; `color=None` joins no group. Both are whole numbers of 64 bits.
         """
-        place = self.rank if key is None else whole(key, "key")
-        part = None if color is None else whole(color, "color")
+        try:
+            place = self.rank if key is None else whole(key, "key")
+            part = None if color is None else whole(color, "color")
+        except Exception as error:
+            self._tell("all_gather", error)
+            raise
         channel = secrets.randbits(_CHANNEL_BITS)
         mine = np.array([0 if part is None else 1, part or 0, place, channel], np.int64)
         everyone = np.empty((self.size, 4), np.int64)
@@ -404,13 +418,12 @@ class Group:
         buffers: Sequence[Buffer],
         residual: Array | None,
         async_op: bool,
-        factor: float,
     ) -> Operation | None:
         """Carry out a sum; if there is a residual, it belongs to the last of the buffers."""
         lost = feedback(residual, buffers[-1])
         if lost is not None:
             call, buffers = partial(call, residual=lost.address), [*buffers, lost]
-        return self._run(call, buffers, async_op, factor=factor)
+        return self._run(call, buffers, async_op)
 
     def _exchange(
         self,
@@ -430,27 +443,36 @@ class Group:
             partial(self._native.exchange, collective, sends, recvs, buffers[0].dtype, root),
             buffers,
             async_op,
-            root=root,
         )
+
+    def _tell(self, collective: str, error: Exception, factor: float = 1.0, **others: int) -> None:
+        """Tell the other ranks, which may wait in this collective, that this one's call has raised.
+
+        factor, others: the user's numbers. Raises a clearer error for one that the engine does not take.
+        """
+        if isinstance(error, CommunicationError):
+            return
+        try:
+            if isinstance(error, TypeError):
+                refuse(factor, **others)
+        except (TypeError, ValueError) as clear:
+            error = clear
+            raise
+        finally:
+            self._native.refuse(collective, f"{type(error).__name__}: {error}")
 
     def _run(
         self,
         call: Callable[[int], _engine.Operation | None],
         buffers: Sequence[Buffer],
         async_op: bool,
-        factor: float = 1.0,
-        **others: int,
     ) -> Operation | None:
-        """Carry out `call` on `buffers`, or only start it. factor, others: the user's numbers, for an error.
+        """Carry out `call` on `buffers`, or only start it.
 
         call: takes the mode. It is no closure: Python allocates what a closure captures at each call of the collective
         that may need it, which adds 0.1 us to a small all-reduce.
         """
-        try:
-            native = call(_engine.ASYNC if async_op else _engine.BLOCKING)
-        except TypeError:
-            refuse(factor, **others)
-            raise
+        native = call(_engine.ASYNC if async_op else _engine.BLOCKING)
         if native is not None:
             return Operation(self._runtime, native, buffers)
         for buffer in buffers:

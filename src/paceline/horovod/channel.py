@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from paceline.coordinate import Coordinator, Request
     from paceline.horovod.adasum_exchange import Course
 
+_LONGEST_REASON = 300  # characters
+
 Started = TypeVar("Started", "Request", "Request | Course")
 
 
@@ -40,6 +42,7 @@ class Channel:
         self._completed = completed
         # With `completed.calls` when it started, and what has its memory.
         self._in_flight: dict[str, tuple[Request | Course, int, object]] = {}
+        self._refused: dict[str, Request] = {}
         self._unnamed: Counter[str] = Counter()
         self._round = 0
         self._lock = threading.Lock()
@@ -91,6 +94,22 @@ class Channel:
         name is in flight while its request is not done, and also while the program cannot know that it is done, because
         it has waited for nothing since. Raises HorovodInternalError if an earlier failure left the job unusable.
         """
+        if self._refused:
+            self._settle(names)
+        try:
+            return self._submit(names, start, begin)
+        except CommunicationError as error:
+            raise HorovodInternalError(str(error)) from error
+        except Exception as error:
+            self.refuse(names, error)
+            raise
+
+    def _submit(
+        self,
+        names: Sequence[str],
+        start: Callable[[Coordinator], Iterable[Started]],
+        begin: Callable[[], object],
+    ) -> list[Started]:
         with self._lock:
             for name in names:
                 if name in self._in_flight and not self._over(*self._in_flight[name][:2]):
@@ -99,17 +118,35 @@ class Channel:
                         "processed needs a name of its own, until the other was waited for"
                     )
             requests: list[Started] = []
-            try:
-                if len(names) > 1:
-                    for _ in start(self.coordinator.trial):
-                        pass
-                begin()
-                for name, request in zip(names, start(self.coordinator), strict=True):
-                    self._in_flight[name] = request, self._completed.calls, start
-                    requests.append(request)
-            except CommunicationError as error:
-                raise HorovodInternalError(str(error)) from error
+            if len(names) > 1:
+                for _ in start(self.coordinator.trial):
+                    pass
+            begin()
+            for name, request in zip(names, start(self.coordinator), strict=True):
+                self._in_flight[name] = request, self._completed.calls, start
+                requests.append(request)
             return requests
+
+    def refuse(self, names: Iterable[str], error: Exception) -> None:
+        """Tell the other ranks, which may wait for requests of these names, that the call raised here."""
+        if isinstance(error, (CommunicationError, HorovodInternalError)):
+            return
+        names = list(names)
+        self._settle(names)
+        why = f"it raised {type(error).__name__}: {error}"[:_LONGEST_REASON]
+        with self._lock, suppress(CommunicationError, ValueError):
+            self._refused = {name: request for name, request in self._refused.items() if not request.done()}
+            for name in names:
+                if name not in self._in_flight or self._over(*self._in_flight[name][:2]):
+                    self._refused[name] = self.coordinator.refuse(name, why)
+
+    def _settle(self, names: Sequence[str]) -> None:
+        """Wait until all ranks know that calls of these names have raised here."""
+        with self._lock:
+            refused = [self._refused.pop(name) for name in names if name in self._refused]
+        for request in refused:
+            with suppress(CommunicationError):
+                request.wait()
 
     def join(self) -> Request:
         """Announce that this rank has no more calls; the request is done when all ranks have joined.

@@ -13,7 +13,7 @@ from torch.autograd import Variable
 from torch.utils.hooks import RemovableHandle
 
 from paceline.torch.bucket import Bucket, require_dense
-from paceline.torch.channel import channel_of, leave
+from paceline.torch.channel import channel_of, leave, refuse_next
 
 _exchanges: weakref.WeakSet[BackwardExchange] = weakref.WeakSet()
 """Those that exchange gradients now."""
@@ -160,16 +160,23 @@ class BackwardExchange:
 
 
 class _Ending:
-    """Called at the end of a backward pass. If that raises, it vanishes uncalled, as nobody but autograd holds it.
+    """Called at the end of a backward pass. If that raises, it vanishes uncalled, as nobody but autograd holds it, and
+    the other ranks, which may wait for the rest of this one's gradients, are told.
 
     A pass may end for several exchanges, in an order that ranks do not share: all start what is left before any waits.
     """
 
     def __init__(self, exchange: BackwardExchange) -> None:
         self._exchange = exchange
+        self._started = False
+
+    def __del__(self) -> None:
+        if not self._started:
+            refuse_next(self._exchange.channel, RuntimeError("the backward pass raised an exception there"))
 
     def __call__(self) -> None:
         self._exchange._start_rest()
+        self._started = True
         Variable._execution_engine.queue_callback(self._finish)
 
     def _finish(self) -> None:

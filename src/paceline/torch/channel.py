@@ -32,6 +32,12 @@ def leave(channel: dist.ProcessGroup | None, group: dist.ProcessGroup | None, wo
         channel.shutdown()
 
 
+def refuse_next(channel: dist.ProcessGroup | None, error: Exception) -> None:
+    """Tell the other ranks, if the channel is Paceline's, that this one starts nothing more in it, and why."""
+    if isinstance(channel, PacelineProcessGroup):
+        channel.refuse("all_reduce", error)
+
+
 def start_all_reduce(tensor: Tensor, op: dist.ReduceOp.RedOpType, group: dist.ProcessGroup | None) -> dist.Work:
     """Start to combine a tensor in place over a group of torch's, or a channel of one."""
     if isinstance(group, PacelineProcessGroup):

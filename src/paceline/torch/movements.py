@@ -27,18 +27,22 @@ class Movements(Starting):
 
     def broadcast(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Give every rank the root's tensor, in place."""
-        tensor = checks.single(tensors, "broadcast")
-        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
-            return self._by_dispatcher("broadcast_", tensors, opts)
-        if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
-            return self._on_accelerator("broadcast", tensor, tensors, opts)
-        root = checks.root_of(opts, self._size)
-        if self._blocks(opts) and self._group.broadcast_tensor(tensor, root):
-            return DONE
-        memory = plain(tensor, self._stay([tensor]))
-        copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
-        arguments = (*span(memory), code_of(tensor), root)
-        return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
+        try:
+            tensor = checks.single(tensors, "broadcast")
+            if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+                return self._by_dispatcher("broadcast_", tensors, opts)
+            if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
+                return self._on_accelerator("broadcast", tensor, tensors, opts)
+            root = checks.root_of(opts, self._size)
+            if self._blocks(opts) and self._group.broadcast_tensor(tensor, root):
+                return DONE
+            memory = plain(tensor, self._stay([tensor]))
+            copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
+            arguments = (*span(memory), code_of(tensor), root)
+            return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
+        except Exception as error:
+            self.refuse("broadcast", error)
+            raise
 
     def broadcast_encoded(self, tensor: Tensor, root: int, codec: int) -> dist.Work:
         """Start to give every rank the root's dense tensor, in place, encoded between machines.
@@ -53,20 +57,24 @@ class Movements(Starting):
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
-        if modes() or (input.__class__ not in USUAL and handled(input)):
-            return self._by_dispatcher("_allgather_base_", output, input, opts)
-        if self._blocks(opts) and self._group.all_gather_tensor(output, input):
-            return DONE
-        if not output.is_cpu and self._elsewhere(output.device, output):
-            return self._on_accelerator("_allgather_base", output, output, input, opts)
-        checks.alike([output, input], "all_gather")
-        checks.numel(output, input.numel() * self._size, "the output of all_gather")
-        stays = self._stay([output, input])
-        copies: Copies = []
-        source, target = plain(input, stays), plain_output(output, copies, stays)
-        address, count = span(source)
-        arguments = (address, target.data_ptr(), count, code_of(input))
-        return self._start("all_gather", arguments, opts, [output], copies, [source, target])
+        try:
+            if modes() or (input.__class__ not in USUAL and handled(input)):
+                return self._by_dispatcher("_allgather_base_", output, input, opts)
+            if self._blocks(opts) and self._group.all_gather_tensor(output, input):
+                return DONE
+            if not output.is_cpu and self._elsewhere(output.device, output):
+                return self._on_accelerator("_allgather_base", output, output, input, opts)
+            checks.alike([output, input], "all_gather")
+            checks.numel(output, input.numel() * self._size, "the output of all_gather")
+            stays = self._stay([output, input])
+            copies: Copies = []
+            source, target = plain(input, stays), plain_output(output, copies, stays)
+            address, count = span(source)
+            arguments = (address, target.data_ptr(), count, code_of(input))
+            return self._start("all_gather", arguments, opts, [output], copies, [source, target])
+        except Exception as error:
+            self.refuse("all_gather", error)
+            raise
 
     _allgather_base = all_gather_single
 
@@ -91,25 +99,29 @@ class Movements(Starting):
 
     def allgather(self, outputs: Rows, inputs: Tensors, opts: object = None) -> dist.Work:
         """Put rank i's input into the i-th of the outputs."""
-        source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
-        if modes() or (source.__class__ not in USUAL and handled(source)):
-            return self._by_dispatcher("allgather_", outputs, inputs, opts)
-        if not source.is_cpu and self._elsewhere(source.device):
-            return self._on_accelerator("allgather", source, outputs, inputs, opts)
-        checks.one_per_rank(targets, self._size, "all_gather")
-        checks.alike([source, *targets], "all_gather")
-        checks.numel(targets[self._rank], source.numel(), "this rank's output of all_gather")
-        stays = self._stay([source, *targets])
-        copies: Copies = []
-        memory = plain(source, stays)
-        places = [plain_output(target, copies, stays) for target in targets]
-        code = code_of(source)
-        if not stays and adjacent(places):
-            address, count = span(memory)
-            arguments: tuple[object, ...] = (address, places[0].data_ptr(), count, code)
-            return self._start("all_gather", arguments, opts, targets, copies, [memory, *places])
-        arguments = ("all_gather", [span(memory)] * self._size, [span(place) for place in places], code, 0)
-        return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
+        try:
+            source, targets = checks.single(inputs, "all_gather"), checks.row(outputs, "all_gather")
+            if modes() or (source.__class__ not in USUAL and handled(source)):
+                return self._by_dispatcher("allgather_", outputs, inputs, opts)
+            if not source.is_cpu and self._elsewhere(source.device):
+                return self._on_accelerator("allgather", source, outputs, inputs, opts)
+            checks.one_per_rank(targets, self._size, "all_gather")
+            checks.alike([source, *targets], "all_gather")
+            checks.numel(targets[self._rank], source.numel(), "this rank's output of all_gather")
+            stays = self._stay([source, *targets])
+            copies: Copies = []
+            memory = plain(source, stays)
+            places = [plain_output(target, copies, stays) for target in targets]
+            code = code_of(source)
+            if not stays and adjacent(places):
+                address, count = span(memory)
+                arguments: tuple[object, ...] = (address, places[0].data_ptr(), count, code)
+                return self._start("all_gather", arguments, opts, targets, copies, [memory, *places])
+            arguments = ("all_gather", [span(memory)] * self._size, [span(place) for place in places], code, 0)
+            return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
+        except Exception as error:
+            self.refuse("all_gather", error)
+            raise
 
     def allgather_coalesced(self, outputs: list[list[Tensor]], inputs: list[Tensor], opts: object = None) -> dist.Work:
         """Do several `allgather` as one work; `outputs[i][j]` takes the j-th input of rank i."""
@@ -119,67 +131,79 @@ class Movements(Starting):
 
     def gather(self, outputs: Rows, inputs: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Put rank i's input into the i-th of the root's outputs; other ranks give none."""
-        source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
-        if modes() or (source.__class__ not in USUAL and handled(source)):
-            return self._by_dispatcher("gather_", outputs, inputs, opts)
-        if not source.is_cpu and self._elsewhere(source.device):
-            return self._on_accelerator("gather", source, outputs, inputs, opts)
-        root = checks.root_of(opts, self._size)
-        stays = self._stay([source, *targets])
-        copies: Copies = []
-        memory = plain(source, stays)
-        sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
-        sends[root] = span(memory)
-        places: list[Tensor] = []
-        if root == self._rank:
-            checks.one_per_rank(targets, self._size, "gather")
-            checks.alike([source, *targets], "gather")
-            checks.numel(targets[root], source.numel(), "the root's own output of gather")
-            places = [plain_output(target, copies, stays) for target in targets]
-            recvs = [span(place) for place in places]
-        arguments = ("gather", sends, recvs, code_of(source), root)
-        return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
+        try:
+            source, targets = checks.single(inputs, "gather"), checks.row(outputs, "gather")
+            if modes() or (source.__class__ not in USUAL and handled(source)):
+                return self._by_dispatcher("gather_", outputs, inputs, opts)
+            if not source.is_cpu and self._elsewhere(source.device):
+                return self._on_accelerator("gather", source, outputs, inputs, opts)
+            root = checks.root_of(opts, self._size)
+            stays = self._stay([source, *targets])
+            copies: Copies = []
+            memory = plain(source, stays)
+            sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
+            sends[root] = span(memory)
+            places: list[Tensor] = []
+            if root == self._rank:
+                checks.one_per_rank(targets, self._size, "gather")
+                checks.alike([source, *targets], "gather")
+                checks.numel(targets[root], source.numel(), "the root's own output of gather")
+                places = [plain_output(target, copies, stays) for target in targets]
+                recvs = [span(place) for place in places]
+            arguments = ("gather", sends, recvs, code_of(source), root)
+            return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
+        except Exception as error:
+            self.refuse("gather", error)
+            raise
 
     def scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         """Give the i-th of the root's inputs to rank i's output; other ranks give none."""
-        target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
-        if modes() or (target.__class__ not in USUAL and handled(target)):
-            return self._by_dispatcher("scatter_", outputs, inputs, opts)
-        if not target.is_cpu and self._elsewhere(target.device):
-            return self._on_accelerator("scatter", target, outputs, inputs, opts)
-        root = checks.root_of(opts, self._size)
-        stays = self._stay([target, *sources])
-        copies: Copies = []
-        place = plain_output(target, copies, stays)
-        sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
-        recvs[root] = span(place)
-        memory: list[Tensor] = []
-        if root == self._rank:
-            checks.one_per_rank(sources, self._size, "scatter")
-            checks.alike([target, *sources], "scatter")
-            checks.numel(sources[root], target.numel(), "the root's own input of scatter")
-            memory = [plain(source, stays) for source in sources]
-            sends = [span(source) for source in memory]
-        arguments = ("scatter", sends, recvs, code_of(target), root)
-        return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
+        try:
+            target, sources = checks.single(outputs, "scatter"), checks.row(inputs, "scatter")
+            if modes() or (target.__class__ not in USUAL and handled(target)):
+                return self._by_dispatcher("scatter_", outputs, inputs, opts)
+            if not target.is_cpu and self._elsewhere(target.device):
+                return self._on_accelerator("scatter", target, outputs, inputs, opts)
+            root = checks.root_of(opts, self._size)
+            stays = self._stay([target, *sources])
+            copies: Copies = []
+            place = plain_output(target, copies, stays)
+            sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
+            recvs[root] = span(place)
+            memory: list[Tensor] = []
+            if root == self._rank:
+                checks.one_per_rank(sources, self._size, "scatter")
+                checks.alike([target, *sources], "scatter")
+                checks.numel(sources[root], target.numel(), "the root's own input of scatter")
+                memory = [plain(source, stays) for source in sources]
+                sends = [span(source) for source in memory]
+            arguments = ("scatter", sends, recvs, code_of(target), root)
+            return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
+        except Exception as error:
+            self.refuse("scatter", error)
+            raise
 
     def alltoall(self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None) -> dist.Work:
         """Send the i-th input to rank i, and receive rank i's tensor into the i-th output."""
-        for tensors in (outputs, inputs):
-            checks.one_per_rank(tensors, self._size, "all_to_all")
-        if modes() or (inputs[0].__class__ not in USUAL and handled(inputs[0])):
-            return self._by_dispatcher("alltoall_", outputs, inputs, opts)
-        if not outputs[0].is_cpu and self._elsewhere(outputs[0].device):
-            return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
-        checks.alike([*outputs, *inputs], "all_to_all")
-        checks.numel(outputs[self._rank], inputs[self._rank].numel(), "this rank's output for itself in all_to_all")
-        stays = self._stay([*outputs, *inputs])
-        copies: Copies = []
-        memory = [plain(tensor, stays) for tensor in inputs]
-        places = [plain_output(tensor, copies, stays) for tensor in outputs]
-        sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
-        arguments = ("all_to_all", sends, recvs, code_of(inputs[0]), 0)
-        return self._start("exchange", arguments, opts, outputs, copies, [*memory, *places])
+        try:
+            for tensors in (outputs, inputs):
+                checks.one_per_rank(tensors, self._size, "all_to_all")
+            if modes() or (inputs[0].__class__ not in USUAL and handled(inputs[0])):
+                return self._by_dispatcher("alltoall_", outputs, inputs, opts)
+            if not outputs[0].is_cpu and self._elsewhere(outputs[0].device):
+                return self._on_accelerator("alltoall", outputs[0], outputs, inputs, opts)
+            checks.alike([*outputs, *inputs], "all_to_all")
+            checks.numel(outputs[self._rank], inputs[self._rank].numel(), "this rank's output for itself in all_to_all")
+            stays = self._stay([*outputs, *inputs])
+            copies: Copies = []
+            memory = [plain(tensor, stays) for tensor in inputs]
+            places = [plain_output(tensor, copies, stays) for tensor in outputs]
+            sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
+            arguments = ("all_to_all", sends, recvs, code_of(inputs[0]), 0)
+            return self._start("exchange", arguments, opts, outputs, copies, [*memory, *places])
+        except Exception as error:
+            self.refuse("all_to_all", error)
+            raise
 
     def all_to_all_single(
         self,
@@ -193,21 +217,25 @@ class Movements(Starting):
 
         The splits are rows of each block; all blocks are equal where they are empty.
         """
-        if modes() or (input.__class__ not in USUAL and handled(input)):
-            return self._by_dispatcher("alltoall_base_", output, input, (output_splits, input_splits, opts))
-        equal = not output_splits and not input_splits
-        if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
-            return DONE
-        if not output.is_cpu and self._elsewhere(output.device):
-            return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
-        checks.alike([output, input], "all_to_all")
-        stays = self._stay([output, input])
-        copies: Copies = []
-        memory, place = plain(input, stays), plain_output(output, copies, stays)
-        sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
-        recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
-        arguments = ("all_to_all", sends, recvs, code_of(input), 0)
-        return self._start("exchange", arguments, opts, [output], copies, [memory, place])
+        try:
+            if modes() or (input.__class__ not in USUAL and handled(input)):
+                return self._by_dispatcher("alltoall_base_", output, input, (output_splits, input_splits, opts))
+            equal = not output_splits and not input_splits
+            if equal and self._blocks(opts) and self._group.all_to_all_tensor(output, input):
+                return DONE
+            if not output.is_cpu and self._elsewhere(output.device):
+                return self._on_accelerator("alltoall_base", output, output, input, output_splits, input_splits, opts)
+            checks.alike([output, input], "all_to_all")
+            stays = self._stay([output, input])
+            copies: Copies = []
+            memory, place = plain(input, stays), plain_output(output, copies, stays)
+            sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
+            recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
+            arguments = ("all_to_all", sends, recvs, code_of(input), 0)
+            return self._start("exchange", arguments, opts, [output], copies, [memory, place])
+        except Exception as error:
+            self.refuse("all_to_all", error)
+            raise
 
     alltoall_base = all_to_all_single
 

@@ -27,26 +27,30 @@ class Reductions(Starting):
 
     def allreduce(self, tensors: Tensors, opts: object = None, timeout: object = None) -> dist.Work:
         """Combine a tensor of any shape over all ranks, in place. opts: torch's AllreduceOptions."""
-        tensor = checks.single(tensors, "all_reduce")
-        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
-            return self._by_dispatcher("allreduce_", tensors, opts)
-        if self._blocks(opts):
-            op, factor = reduction(opts.reduceOp)
-            if self._group.all_reduce_tensor(tensor, op, factor):
-                return DONE
-        if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
-            return self._on_accelerator("allreduce", tensor, tensors, opts)
-        reduce_op = checks.reduce_op(opts)
-        if self._stay([tensor]):
-            return self._hand("all_reduce", _reduce_arguments(tensor, tensor, reduce_op), opts, [tensor], [tensor])
-        if tensor.is_sparse:
-            return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
-        memory = plain(tensor)
-        if memory.nbytes >= Returning.LEAST:
-            self._returning.note(memory.data_ptr(), memory.nbytes)
-        copies = [(tensor, memory)] if memory is not tensor else []
-        arguments = _in_place(memory, tensor, reduce_op)
-        return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
+        try:
+            tensor = checks.single(tensors, "all_reduce")
+            if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+                return self._by_dispatcher("allreduce_", tensors, opts)
+            if self._blocks(opts):
+                op, factor = reduction(opts.reduceOp)
+                if self._group.all_reduce_tensor(tensor, op, factor):
+                    return DONE
+            if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
+                return self._on_accelerator("allreduce", tensor, tensors, opts)
+            reduce_op = checks.reduce_op(opts)
+            if self._stay([tensor]):
+                return self._hand("all_reduce", _reduce_arguments(tensor, tensor, reduce_op), opts, [tensor], [tensor])
+            if tensor.is_sparse:
+                return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
+            memory = plain(tensor)
+            if memory.nbytes >= Returning.LEAST:
+                self._returning.note(memory.data_ptr(), memory.nbytes)
+            copies = [(tensor, memory)] if memory is not tensor else []
+            arguments = _in_place(memory, tensor, reduce_op)
+            return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
+        except Exception as error:
+            self.refuse("all_reduce", error)
+            raise
 
     def allreduce_encoded(
         self, tensor: Tensor, reduce_op: Reduction, codec: int, residual: Tensor | None = None
@@ -82,39 +86,47 @@ class Reductions(Starting):
         timeout: object = None,
     ) -> dist.Work:
         """Combine a tensor over all ranks into the root's, in place; other ranks' tensors stay as they are."""
-        tensor = checks.single(tensors, "reduce")
-        if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
-            return self._by_dispatcher("reduce_", tensors, opts)
-        if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
-            return self._on_accelerator("reduce", tensor, tensors, opts)
-        root = checks.root_of(opts, self._size)
-        reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
-        if self._blocks(opts) and self._group.reduce_tensor(tensor, *reduction(reduce_op), root):
-            return DONE
-        memory = plain(tensor, self._stay([tensor]))
-        copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
-        arguments = (*_reduce_arguments(memory, tensor, reduce_op), root)
-        return self._start("reduce", arguments, opts, [tensor], copies, [memory])
+        try:
+            tensor = checks.single(tensors, "reduce")
+            if modes() or (tensor.__class__ not in USUAL and handled(tensor)):
+                return self._by_dispatcher("reduce_", tensors, opts)
+            if not tensor.is_cpu and self._elsewhere(tensor.device, tensor):
+                return self._on_accelerator("reduce", tensor, tensors, opts)
+            root = checks.root_of(opts, self._size)
+            reduce_op = op if op is not None else getattr(opts, "reduceOp", dist.ReduceOp.SUM)
+            if self._blocks(opts) and self._group.reduce_tensor(tensor, *reduction(reduce_op), root):
+                return DONE
+            memory = plain(tensor, self._stay([tensor]))
+            copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
+            arguments = (*_reduce_arguments(memory, tensor, reduce_op), root)
+            return self._start("reduce", arguments, opts, [tensor], copies, [memory])
+        except Exception as error:
+            self.refuse("reduce", error)
+            raise
 
     def reduce_scatter_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         """Combine `input` (size blocks of `output`'s elements) over all ranks; block i goes to rank i's `output`."""
-        if modes() or (input.__class__ not in USUAL and handled(input)):
-            return self._by_dispatcher("_reduce_scatter_base_", output, input, opts)
-        if self._blocks(opts):
-            op, factor = reduction(opts.reduceOp)
-            if self._group.reduce_scatter_tensor(output, input, op, factor):
-                return DONE
-        if not output.is_cpu and self._elsewhere(output.device, input):
-            return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
-        checks.alike([output, input], "reduce_scatter")
-        checks.numel(input, output.numel() * self._size, "the input of reduce_scatter")
-        stays = self._stay([output, input])
-        copies: Copies = []
-        source, target = plain(input, stays), plain_output(output, copies, stays)
-        reduce_op = checks.reduce_op(opts)
-        address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
-        arguments = (source.data_ptr(), address, count, code, op, factor)
-        return self._start("reduce_scatter", arguments, opts, [output], copies, [source, target])
+        try:
+            if modes() or (input.__class__ not in USUAL and handled(input)):
+                return self._by_dispatcher("_reduce_scatter_base_", output, input, opts)
+            if self._blocks(opts):
+                op, factor = reduction(opts.reduceOp)
+                if self._group.reduce_scatter_tensor(output, input, op, factor):
+                    return DONE
+            if not output.is_cpu and self._elsewhere(output.device, input):
+                return self._on_accelerator("_reduce_scatter_base", output, output, input, opts)
+            checks.alike([output, input], "reduce_scatter")
+            checks.numel(input, output.numel() * self._size, "the input of reduce_scatter")
+            stays = self._stay([output, input])
+            copies: Copies = []
+            source, target = plain(input, stays), plain_output(output, copies, stays)
+            reduce_op = checks.reduce_op(opts)
+            address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
+            arguments = (source.data_ptr(), address, count, code, op, factor)
+            return self._start("reduce_scatter", arguments, opts, [output], copies, [source, target])
+        except Exception as error:
+            self.refuse("reduce_scatter", error)
+            raise
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -143,26 +155,30 @@ class Reductions(Starting):
 
     def reduce_scatter(self, outputs: Tensors, inputs: Rows, opts: object = None, timeout: object = None) -> dist.Work:
         """Combine one tensor for each rank over all ranks; tensor i goes to rank i's output."""
-        output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
-        if modes() or (output.__class__ not in USUAL and handled(output)):
-            return self._by_dispatcher("reduce_scatter_", outputs, inputs, opts)
-        if not output.is_cpu and self._elsewhere(output.device):
-            return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)
-        checks.one_per_rank(parts, self._size, "reduce_scatter")
-        checks.alike([output, *parts], "reduce_scatter")
-        checks.numel(output, parts[self._rank].numel(), "the output of reduce_scatter")
-        uneven = any(part.numel() != output.numel() for part in parts)
-        stays = not uneven and self._stay([output, *parts])
-        sources = [plain(part, stays) for part in parts]
-        if uneven:
-            return self._reduce_scatter_uneven(output, sources, opts)
-        whole = sources[0] if adjacent(sources) else torch.cat([source.reshape(-1) for source in sources])
-        copies: Copies = []
-        target = plain_output(output, copies, stays)
-        reduce_op = checks.reduce_op(opts)
-        address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
-        arguments = (whole.data_ptr(), address, count, code, op, factor)
-        return self._start("reduce_scatter", arguments, opts, [output], copies, [target, whole, *sources])
+        try:
+            output, parts = checks.single(outputs, "reduce_scatter"), checks.row(inputs, "reduce_scatter")
+            if modes() or (output.__class__ not in USUAL and handled(output)):
+                return self._by_dispatcher("reduce_scatter_", outputs, inputs, opts)
+            if not output.is_cpu and self._elsewhere(output.device):
+                return self._on_accelerator("reduce_scatter", output, outputs, inputs, opts)
+            checks.one_per_rank(parts, self._size, "reduce_scatter")
+            checks.alike([output, *parts], "reduce_scatter")
+            checks.numel(output, parts[self._rank].numel(), "the output of reduce_scatter")
+            uneven = any(part.numel() != output.numel() for part in parts)
+            stays = not uneven and self._stay([output, *parts])
+            sources = [plain(part, stays) for part in parts]
+            if uneven:
+                return self._reduce_scatter_uneven(output, sources, opts)
+            whole = sources[0] if adjacent(sources) else torch.cat([source.reshape(-1) for source in sources])
+            copies: Copies = []
+            target = plain_output(output, copies, stays)
+            reduce_op = checks.reduce_op(opts)
+            address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
+            arguments = (whole.data_ptr(), address, count, code, op, factor)
+            return self._start("reduce_scatter", arguments, opts, [output], copies, [target, whole, *sources])
+        except Exception as error:
+            self.refuse("reduce_scatter", error)
+            raise
 
     def _reduce_scatter_uneven(self, output: Tensor, sources: list[Tensor], opts: object) -> dist.Work:
         works: list[dist.Work] = []

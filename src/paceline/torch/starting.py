@@ -11,12 +11,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from paceline import _engine
+from paceline.errors import CommunicationError
 from paceline.runtime.runtime import Runtime
 from paceline.torch import checks, cuda
 from paceline.torch.accelerator import Accelerator
 from paceline.torch.backward import BackwardWaits
 from paceline.torch.device_work import DeviceWork
-from paceline.torch.dispatched import Dispatched
+from paceline.torch.dispatched import Dispatched, modes
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
 from paceline.torch.staging import Copies, copy_back, usable
@@ -80,6 +81,14 @@ class Starting(Accelerator, Dispatched):
         elif not checks.is_async(options) and (timeout := checks.timeout_of(options)) is not None:
             work.wait(timeout)
         return work
+
+    def refuse(self, collective: str, error: Exception) -> None:
+        """Tell the other ranks, which may wait in this collective, that this one's call has raised.
+
+        Calls in callbacks have no number among the group's, and those in a dispatch mode need not come on all ranks.
+        """
+        if not isinstance(error, CommunicationError) and not callbacks.depth and not modes():
+            self._group.refuse(collective, f"{type(error).__name__}: {error}")
 
     def _stay(self, tensors: Sequence[Tensor]) -> bool:
         """Return whether a collective of these tensors is handed to their device, which the engine serves.

@@ -86,15 +86,19 @@ def _start(
     """Start the call. `result` makes its result from a list of pairs: gathered rows, number of rows of each rank."""
     if not tensors:
         raise ValueError("a grouped allgather needs at least one tensor")
-    for tensor in tensors:
-        rows_of(tensor, "allgather")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allgather")
     if names is None:
         names = channel.names("allgather", name, len(tensors)) if grouped else [channel.name("allgather", name)]
     coordinator = channel.coordinator
-    outputs = [RowsOnDevice(tensor) if stays(coordinator, tensor) else None for tensor in tensors]
-    memories = [rows_in_memory(tensor, output is not None) for tensor, output in zip(tensors, outputs, strict=True)]
+    try:
+        for tensor in tensors:
+            rows_of(tensor, "allgather")
+        outputs = [RowsOnDevice(tensor) if stays(coordinator, tensor) else None for tensor in tensors]
+        memories = [rows_in_memory(tensor, output is not None) for tensor, output in zip(tensors, outputs, strict=True)]
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
 
     def request(
         coordinator: Coordinator, each: str, memory: Tensor, tensor: Tensor, output: RowsOnDevice | None

@@ -67,16 +67,20 @@ def start(
     """
     if not tensors:
         raise ValueError("a grouped allreduce needs at least one tensor")
-    for tensor in tensors:
-        reducible(tensor)
-    if op == ops.Adasum and not all(tensor.is_floating_point() for tensor in tensors):
-        raise ValueError("Adasum combines floating-point tensors")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Allreduce")
     names = channel.names("allreduce", name, len(tensors)) if grouped else [channel.name("allreduce", name)]
     bundle = bundle_of(names)
     call = _Call(tensors, in_place, op, prescale, postscale, codec)
-    memories = [_memory(channel.coordinator, tensor, call) for tensor in tensors]
+    try:
+        for tensor in tensors:
+            reducible(tensor)
+        if op == ops.Adasum and not all(tensor.is_floating_point() for tensor in tensors):
+            raise ValueError("Adasum combines floating-point tensors")
+        memories = [_memory(channel.coordinator, tensor, call) for tensor in tensors]
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
     lost = residuals or [None] * len(tensors)
     requests = channel.start(
         names,

@@ -40,13 +40,16 @@ def alltoall_async(
     ranks' tensors have the same dtype and shape except for the first dimension. Raises ValueError for splits that do
     not fit the tensor, and for a name that is in flight.
     """
-    rows = rows_of(tensor, "alltoall")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Alltoall")
-    shares = _shares(splits, rows, channel.size)
     names = [channel.name("alltoall", name)]
-    output = RowsOnDevice(tensor) if stays(channel.coordinator, tensor) else None
-    memory = rows_in_memory(tensor, output is not None)
+    try:
+        shares = _shares(splits, rows_of(tensor, "alltoall"), channel.size)
+        output = RowsOnDevice(tensor) if stays(channel.coordinator, tensor) else None
+        memory = rows_in_memory(tensor, output is not None)
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
     counts = [share * row_width(tensor) for share in shares]
 
     def request(coordinator: Coordinator) -> Request:

@@ -90,15 +90,19 @@ def start(
 
     parameters: whether the tensor may go as `lossless` between machines, where PACELINE_COMPRESS lets it.
     """
-    movable(tensor)
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Broadcast")
-    root = channel.root(root_rank)
     names = [channel.name("broadcast", name)]
     coordinator = channel.coordinator
-    codec = coordinator.codec_of_parameters(span_of(tensor)) if parameters else None
-    on_device = stays(coordinator, tensor)
-    memory = memory_of(tensor, on_device) if in_place else copy_of(tensor, on_device)
+    try:
+        movable(tensor)
+        root = channel.root(root_rank)
+        codec = coordinator.codec_of_parameters(span_of(tensor)) if parameters else None
+        on_device = stays(coordinator, tensor)
+        memory = memory_of(tensor, on_device) if in_place else copy_of(tensor, on_device)
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
 
     def request(coordinator: Coordinator) -> Request:
         shape, place = tuple(memory.shape), place_of(memory)

@@ -148,19 +148,23 @@ def _start(
         raise ValueError("a grouped reducescatter needs at least one tensor")
     here = job.current()
     channel = here.channel(process_set.process_set_id, "Reducescatter")
-    memories, parts, counts = [], [], []
-    for tensor in tensors:
-        reducible(tensor)
-        rows = scattered_rows(rows_of(tensor, "reducescatter"), channel.size)
-        on_device = stays(channel.coordinator, tensor)
-        memory = memory_of(tensor, on_device)
-        if prescale != 1.0 and not scaled_by_engine(memory):
-            memory = scale(copy_of(tensor, on_device), prescale)
-        memories.append(memory)
-        shape = (rows[channel.rank], *tensor.shape[1:])
-        parts.append(cuda.empty(shape, tensor) if on_device else torch.empty(shape, dtype=tensor.dtype))
-        counts.append([share * tensor.shape[1:].numel() for share in rows])
     names = channel.names("reducescatter", name, len(tensors)) if grouped else [channel.name("reducescatter", name)]
+    memories, parts, counts = [], [], []
+    try:
+        for tensor in tensors:
+            reducible(tensor)
+            rows = scattered_rows(rows_of(tensor, "reducescatter"), channel.size)
+            on_device = stays(channel.coordinator, tensor)
+            memory = memory_of(tensor, on_device)
+            if prescale != 1.0 and not scaled_by_engine(memory):
+                memory = scale(copy_of(tensor, on_device), prescale)
+            memories.append(memory)
+            shape = (rows[channel.rank], *tensor.shape[1:])
+            parts.append(cuda.empty(shape, tensor) if on_device else torch.empty(shape, dtype=tensor.dtype))
+            counts.append([share * tensor.shape[1:].numel() for share in rows])
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
 
     def request(coordinator: Coordinator, each: str, memory: Tensor, part: Tensor, shares: list[int]) -> Request:
         return coordinator.reduce_scatter(

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 def allgather(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Give every rank the rows of all ranks, of each tensor."""
     names = node.requests(channel, len(call.tensors))
-    rows = [_Rows(memory, "allgather") for memory in call.tensors]
+    try:
+        rows = [_Rows(memory, "allgather") for memory in call.tensors]
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
     requests = channel.start(
         names,
         lambda coordinator: [
@@ -43,11 +47,15 @@ def allgather(node: Node, channel: Channel, call: Call) -> Pending[None]:
 def alltoall(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Send the first rows to rank 0, the next to rank 1 and so on; the second input says how many."""
     tensor, splits = call.tensors
-    given = splits.array().tolist() if splits.bytes else None
-    shares = check_splits(given, tensor.rows("alltoall"), channel.size)
-    rows = _Rows(tensor, "alltoall")
-    span = rows.span._replace(count=sum(shares) * rows.width)
     names = node.requests(channel, 1)
+    try:
+        given = splits.array().tolist() if splits.bytes else None
+        shares = check_splits(given, tensor.rows("alltoall"), channel.size)
+        rows = _Rows(tensor, "alltoall")
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
+    span = rows.span._replace(count=sum(shares) * rows.width)
     requests = channel.start(
         names,
         lambda coordinator: [
@@ -71,8 +79,12 @@ def alltoall(node: Node, channel: Channel, call: Call) -> Pending[None]:
 
 def broadcast(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Give every rank the root's tensors, in place."""
-    root = channel.root(node.root)
     names = node.requests(channel, len(call.tensors))
+    try:
+        root = channel.root(node.root)
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
 
     def start(coordinator: Coordinator, name: str, memory: Memory) -> Request:
         span = memory.span()

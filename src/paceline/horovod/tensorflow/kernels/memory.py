@@ -91,9 +91,14 @@ def codes(dtype: int) -> tuple[int, int]:
     return (_CODES["bytes"], known.itemsize) if code is None else (code, 1)
 
 
+def combined(memory: Memory) -> bool:
+    """Return whether the engine can reduce tensors of this dtype."""
+    return numpy_dtype(memory.dtype).name in _engine.DTYPES
+
+
 def reducible(memory: Memory) -> None:
     """Raise ValueError unless the engine can reduce tensors of this dtype."""
-    if numpy_dtype(memory.dtype).name not in _engine.DTYPES:
+    if not combined(memory):
         names = ", ".join(_engine.DTYPES)
         raise ValueError(f"a reduction takes {names}, not {tf.dtypes.as_dtype(memory.dtype).name}")
 

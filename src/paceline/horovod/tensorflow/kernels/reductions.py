@@ -16,7 +16,7 @@ from paceline.horovod.channel import Channel, bundle_of
 from paceline.horovod.handles import Pending
 from paceline.horovod.shares import scattered_rows
 from paceline.horovod.tensorflow.kernels.call import Call
-from paceline.horovod.tensorflow.kernels.memory import Memory, numpy_dtype, reducible, scale
+from paceline.horovod.tensorflow.kernels.memory import Memory, combined, numpy_dtype, reducible, scale
 from paceline.horovod.tensorflow.kernels.node import Node
 
 if TYPE_CHECKING:
@@ -31,15 +31,13 @@ def prepared(
     """Prepare a call and those that come after it, if it is an all-reduce that the engine can make alone.
 
     That is one of a single tensor with a name, of which the engine does the scaling; Adasum is not. For `failed`, and
-    for what else has to be, see `Coordinator.prepare_all_reduce`. Raises ValueError if the engine cannot reduce the
-    tensor.
+    for what else has to be, see `Coordinator.prepare_all_reduce`.
     """
     named = node.name or node.names
     if not node.op.startswith("Allreduce") or len(call.tensors) != 1 or not named or node.reduction == ops.Adasum:
         return None
     (memory,) = call.tensors
-    reducible(memory)
-    if not memory.floating() and (node.prescale, node.postscale) != (1.0, 1.0):
+    if not combined(memory) or (not memory.floating() and (node.prescale, node.postscale) != (1.0, 1.0)):
         return None
     (name,) = node.requests(channel, 1)
     span, codec = memory.span(), _codec(node, memory)
@@ -59,11 +57,15 @@ def prepared(
 
 def allreduce(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Combine each tensor over the ranks, in place."""
-    for memory in call.tensors:
-        reducible(memory)
-        if node.reduction == ops.Adasum and not memory.floating():
-            raise ValueError("Adasum combines floating-point tensors")
     names = node.requests(channel, len(call.tensors))
+    try:
+        for memory in call.tensors:
+            reducible(memory)
+            if node.reduction == ops.Adasum and not memory.floating():
+                raise ValueError("Adasum combines floating-point tensors")
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
     bundle = bundle_of(names) if node.grouped else None
 
     residuals = [
@@ -127,15 +129,19 @@ def _take_adasum(request: Request | Course, memory: Memory) -> None:
 
 def reducescatter(node: Node, channel: Channel, call: Call) -> Pending[None]:
     """Combine each tensor over the ranks, and give this rank its rows."""
-    if node.reduction not in ops.NAMES:
-        raise ValueError("Adasum is not there for reducescatter: use hvd.Average, Sum, Min, Max or Product")
     names = node.requests(channel, len(call.tensors))
-    sources = [_scaled(memory, node.prescale) for memory in call.tensors]
-    shares = [scattered_rows(memory.rows("reducescatter"), channel.size) for memory in call.tensors]
-    parts = [
-        call.output(index, memory.dtype, (rows[channel.rank], *memory.shape[1:]))
-        for index, (memory, rows) in enumerate(zip(call.tensors, shares, strict=True))
-    ]
+    try:
+        if node.reduction not in ops.NAMES:
+            raise ValueError("Adasum is not there for reducescatter: use hvd.Average, Sum, Min, Max or Product")
+        sources = [_scaled(memory, node.prescale) for memory in call.tensors]
+        shares = [scattered_rows(memory.rows("reducescatter"), channel.size) for memory in call.tensors]
+        parts = [
+            call.output(index, memory.dtype, (rows[channel.rank], *memory.shape[1:]))
+            for index, (memory, rows) in enumerate(zip(call.tensors, shares, strict=True))
+        ]
+    except Exception as error:
+        channel.refuse(names, error)
+        raise
 
     def request(
         coordinator: Coordinator,
