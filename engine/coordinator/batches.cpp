@@ -56,9 +56,12 @@ void Batches::add(std::uint32_t channel, std::vector<Carried> batch, std::uint64
 
 void Batches::cancel(const Cancel& what) {
   if (find_stream(what.channel) == nullptr) {
-    const auto channel = streams_.front()->group->channel + what.channel;
-    if (what.from == 0) loop_.close_channel(channel);
-    if (loop_.is_closed(channel)) return;
+    if (closed_.contains(what.channel)) return;
+    if (what.from == 0) {
+      const Group& like = *streams_.front()->group;
+      closed_.add(what.channel);
+      return loop_.close_channel(like.channel + what.channel, like);
+    }
   }
   Stream& stream = stream_of(what.channel);
   stream.ending = true;
@@ -78,8 +81,10 @@ bool Batches::carry(bool submitting) {
   for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i], submitting);
   std::erase_if(streams_, [&](const auto& stream) {
     const bool over = stream->ending && stream->queue.empty() && stream->issued >= stream->due;
-    if (over) loop_.drop_group(*stream->group);
-    return over;
+    if (!over) return false;
+    closed_.add(stream->channel);
+    loop_.drop_group(*stream->group);
+    return true;
   });
   return moved;
 }

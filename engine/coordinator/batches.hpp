@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "coordinator/batch_work.hpp"
@@ -81,6 +82,20 @@ class Batches {
     std::uint64_t due = 0;  // batches in all; other ranks may have begun some that this one has yet to issue
   };
 
+  // Channels that are used no more. They are used in the order of their numbers, and so few need be kept.
+  class ClosedChannels {
+   public:
+    void add(std::uint32_t channel) {
+      beyond_.insert(channel);
+      while (beyond_.erase(first_open_) != 0) ++first_open_;
+    }
+    bool contains(std::uint32_t channel) const { return channel < first_open_ || beyond_.contains(channel); }
+
+   private:
+    std::uint32_t first_open_ = 1;  // channel 0 ends with its coordinator
+    std::set<std::uint32_t> beyond_;
+  };
+
   Stream* find_stream(std::uint32_t channel);
   Stream& stream_of(std::uint32_t channel);
   bool carry(Stream& stream, bool submitting);
@@ -95,6 +110,7 @@ class Batches {
   const Finished finished_;
   DeviceCalls device_calls_;
   const std::uint64_t stops_id_;
+  ClosedChannels closed_;
   std::vector<std::unique_ptr<Stream>> streams_;  // the first one is that of channel 0
   std::uint64_t bytes_ = 0;
   std::uint64_t ended_ = 0;

@@ -50,6 +50,7 @@ class Group {
   // Warnings do not name operations in a coordinator's own groups: the coordinator names its requests.
   enum class Use : std::uint8_t { callers, control, data };
   Use use = Use::callers;
+  std::vector<int> parted;                  // ranks that have closed it: nothing more comes from them
   std::vector<Note> notes;                  // for the coordinator, as they came
   std::unique_ptr<SharedSegment> segment;   // of the members on this machine, where there are several
   int sharing = 0;                          // their number, which callers read without the engine's lock

@@ -29,6 +29,9 @@ enum class Frame : std::uint8_t {
   refusal,   // "my call of this number has raised before it began"; the reason follows
 };
 
+// The tag of a group's goodbye if whatever still needs the rank has failed, or knows that it can do without.
+inline constexpr std::int32_t kNothingNeeded = 1;
+
 enum class Collective : std::uint8_t {
   all_reduce,
   broadcast,

@@ -27,6 +27,7 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
   if (header.frame == Frame::goodbye && header.channel == 0) {
     peer.left = true;
     peer.before = decoded(arrival->payload);
+    groups_.hear_last(arrival->peer);
     recycle(std::move(arrival));
     return;
   }
@@ -48,6 +49,7 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
     if (groups_.is_closed(header.channel)) {
       if (header.frame == Frame::offer && groups_.was_left(header.channel))
         failures_.refuse(arrival->peer, header.channel);
+      if (header.frame == Frame::goodbye) groups_.hear_last(header.channel, arrival->peer);
     } else if (early_.size() < kOrphanLimit) {
       early_.push_back(std::move(arrival));
     } else {
@@ -79,7 +81,8 @@ void Delivery::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arriv
     return;
   }
   if (header.frame == Frame::goodbye) {
-    failures_.depart(group, from);
+    group.parted.push_back(from);
+    if (header.tag != kNothingNeeded) failures_.depart(group, from);
     return;
   }
   if (header.frame == Frame::hello) {
@@ -130,6 +133,7 @@ void Delivery::lost(int handle, const std::string& reason) {
   if (peer.lost) return;
   peers_.lose(handle, reason);
   wakeups_.remove(peer.link->descriptor());
+  groups_.hear_last(handle);
   failures_.lose(handle);
 }
 

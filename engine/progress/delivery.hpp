@@ -18,7 +18,7 @@ namespace paceline {
 
 class Delivery final : public Inbox {
  public:
-  Delivery(Peers& peers, Wakeups& wakeups, const Groups& groups, Whereabouts& whereabouts, Questions& questions,
+  Delivery(Peers& peers, Wakeups& wakeups, Groups& groups, Whereabouts& whereabouts, Questions& questions,
            Failures& failures)
       : peers_(peers),
         wakeups_(wakeups),
@@ -46,7 +46,7 @@ class Delivery final : public Inbox {
 
   Peers& peers_;
   Wakeups& wakeups_;
-  const Groups& groups_;
+  Groups& groups_;
   Whereabouts& whereabouts_;
   Questions& questions_;
   Failures& failures_;

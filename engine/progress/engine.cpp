@@ -334,6 +334,13 @@ void Engine::abort(Group& group, const std::string& reason) {
   operations_.retire();
 }
 
+std::size_t Engine::removed_early() {
+  const auto lock = enter();
+  read_if_idle();
+  loop_.poll_links();
+  return groups_.closing();
+}
+
 void Engine::close() {
   if (const Error unraised = end()) throw Failure(unraised);
 }

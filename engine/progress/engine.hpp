@@ -128,6 +128,8 @@ class Engine final : private LoopHost {
   // A call of this rank has raised before its collective began: tells the others, which may wait in it and fail then.
   // Nothing fails if the same call has raised on all ranks.
   void refuse(Group& group, Collective collective, const std::string& reason);
+  // How many of the groups that this rank has removed others have not, as far as it has heard.
+  std::size_t removed_early();
   // Removes all groups, see `remove_group`, and says goodbye to the peers.
   void close();
   // Throws Failure (refused), because this process is a forked child.
@@ -172,8 +174,7 @@ class Engine final : private LoopHost {
                                     std::chrono::duration<double> timeout, Plans plans) override;
   void drop_group(Group& group) override;
   void fail_group(Group& group, const Error& error) override;
-  void close_channel(std::uint64_t channel) override { groups_.close_channel(channel); }
-  bool is_closed(std::uint64_t channel) const override { return groups_.is_closed(channel); }
+  void close_channel(std::uint64_t channel, const Group& group) override { groups_.close_channel(channel, group); }
   bool reaches(const Member& member) const override { return member.link != nullptr && peers_.reaches(member.peer); }
   std::uint64_t next_id() override { return operations_.next_id(); }
   void add(std::shared_ptr<Operation> operation) override { operations_.add(std::move(operation)); }

@@ -73,26 +73,45 @@ void Groups::drop(Group& group) {
   const bool under_way = operations_.any([&](const Operation& each) { return each.group == &group && !each.over(); });
   if (group.segment != nullptr) group.segment->end(under_way ? Ending::failed : Ending::left);
   operations_.fail_all({ErrorKind::aborted, "its group was closed"}, &group);
-  if (!group.error && group.use == Group::Use::callers) say_goodbye(group);
+  close(group.channel, group, group.parted);
   if (!group.error) group.error = {ErrorKind::aborted, "the group is closed"};
   group.matcher.clear();
   if (group.segment != nullptr) {
     group.segment->depart();
     departed_segments_.push_back(std::move(group.segment));
   }
-  closed_channels_.emplace(group.channel, group.use == Group::Use::callers);
   const auto dropped = groups_.extract(group.channel);
   if (!group.send_rates.empty()) pace_links(group);
   forget_links(group);
 }
 
-// It comes after everything that this rank has sent: the others can do without it for as long as nothing needs it.
-void Groups::say_goodbye(const Group& group) {
+// The goodbye comes after everything that this rank has sent: the others can do without it for as long as nothing needs
+// it. A channel is forgotten once all have said so, and nothing more can come.
+void Groups::close(std::uint64_t channel, const Group& group, const std::vector<int>& parted) {
+  Closed closed{group.use == Group::Use::callers};
   Header goodbye;
   goodbye.frame = Frame::goodbye;
-  goodbye.channel = group.channel;
-  for (const Member& member : group.members)
-    if (member.link != nullptr && peers_.reaches(member.peer)) member.link->control(goodbye, {});
+  goodbye.channel = channel;
+  goodbye.tag = closed.left && !group.error ? 0 : kNothingNeeded;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.link == nullptr || !peers_.reaches(member.peer) || peers_[member.peer].left) continue;
+    member.link->control(goodbye, {});
+    if (std::ranges::find(parted, rank) == parted.end()) closed.peers.push_back(member.peer);
+  }
+  if (!closed.peers.empty()) closed_[channel] = std::move(closed);
+}
+
+void Groups::hear_last(std::uint64_t channel, int peer) {
+  const auto found = closed_.find(channel);
+  if (found == closed_.end()) return;
+  std::erase(found->second.peers, peer);
+  if (found->second.peers.empty()) closed_.erase(found);
+}
+
+void Groups::hear_last(int peer) {
+  for (auto& [channel, closed] : closed_) std::erase(closed.peers, peer);
+  std::erase_if(closed_, [](const auto& one) { return one.second.peers.empty(); });
 }
 
 void Groups::clear() {
@@ -108,6 +127,7 @@ void Groups::clear() {
   }
   departed_segments_.clear();
   groups_.clear();
+  closed_.clear();
 }
 
 const std::shared_ptr<Group>& Groups::find(std::uint64_t channel) const {

@@ -43,9 +43,8 @@ class LoopHost {
                                             std::chrono::duration<double> timeout, Plans plans) = 0;
   virtual void drop_group(Group& group) = 0;
   virtual void fail_group(Group& group, const Error& error) = 0;
-  // No group will be made for this channel, or the last one was dropped: messages that arrive for it are thrown away.
-  virtual void close_channel(std::uint64_t channel) = 0;
-  virtual bool is_closed(std::uint64_t channel) const = 0;
+  // No group like this one will be made for this channel: messages that arrive for it are thrown away.
+  virtual void close_channel(std::uint64_t channel, const Group& group) = 0;
   // Whether there is a link to this member, and it has not been lost.
   virtual bool reaches(const Member& member) const = 0;
 
