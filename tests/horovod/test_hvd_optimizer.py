@@ -11,6 +11,8 @@ import torch
 from horovod_ranks import Ranks
 from torch import Tensor, nn
 
+from paceline.horovod.exceptions import HorovodInternalError
+
 
 def net(seed: int = 1) -> nn.Sequential:
     torch.manual_seed(seed)
@@ -249,6 +251,49 @@ def check_sparse(rank: int, size: int, as_dense: bool) -> None:
 @pytest.mark.parametrize("as_dense", [False, True])
 def test_sparse_gradients(ranks: Ranks, as_dense: bool) -> None:
     ranks(check_sparse, as_dense=as_dense)
+
+
+def check_sparse_on_one_rank(rank: int, size: int) -> None:
+    """Ranks whose batches use no word take part with no rows, also if that is so in the first steps of all."""
+    import paceline.horovod.torch as hvd
+
+    torch.manual_seed(0)
+    model = nn.ModuleList([nn.Embedding(10, 3, sparse=True), nn.Embedding(7, 2, sparse=True)])
+    reference = nn.ModuleList([nn.Embedding(10, 3), nn.Embedding(7, 2)])
+    reference.load_state_dict(model.state_dict())
+    optimizer: Any = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters())
+    for step in range(4):
+        optimizer.zero_grad()
+        for number, one in enumerate(model):
+            if rank == (step + number) % size:
+                one(torch.tensor([step, 2])).sum().backward()
+        optimizer.step()
+        reference.zero_grad()
+        sum(one(torch.tensor([step, 2])).sum() / size for one in reference).backward()
+        with torch.no_grad():
+            for one in reference:
+                one.weight -= one.weight.grad
+    for one, right in zip(model.parameters(), reference.parameters(), strict=True):
+        assert torch.allclose(one, right)
+
+
+def test_sparse_gradients_on_one_rank(ranks: Ranks) -> None:
+    ranks(check_sparse_on_one_rank)
+
+
+def check_sparse_and_dense(rank: int, size: int) -> None:
+    import paceline.horovod.torch as hvd
+
+    model = nn.Embedding(10, 3, sparse=rank == 0)
+    optimizer: Any = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), model.named_parameters())
+    model(torch.tensor([1])).sum().backward()
+    with pytest.raises(HorovodInternalError, match="sparse_as_dense" if rank == 0 else "sparse float32"):
+        optimizer.step()
+    hvd.barrier()
+
+
+def test_sparse_and_dense_gradients_of_one_parameter(ranks: Ranks) -> None:
+    ranks(check_sparse_and_dense, fresh=True)
 
 
 def check_names(rank: int, size: int) -> None:

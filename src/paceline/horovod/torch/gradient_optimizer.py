@@ -16,14 +16,14 @@ from paceline.horovod import job, ops
 from paceline.horovod.compression import codec_of
 from paceline.horovod.exceptions import HorovodInternalError
 from paceline.horovod.process_sets import ProcessSet
-from paceline.horovod.torch.allreduce import sparse_allreduce_async
 from paceline.horovod.torch.allreduce_requests import start
 from paceline.horovod.torch.closures import combined_loss
 from paceline.horovod.torch.compression import Compressor, encodes
 from paceline.horovod.torch.gradient_groups import Groups, units
 from paceline.horovod.torch.known_order import announce_order
 from paceline.horovod.torch.objects import broadcast_object
-from paceline.horovod.torch.own_gradients import gradient, take, zeros
+from paceline.horovod.torch.own_gradients import gradient, take
+from paceline.horovod.torch.sparse_gradients import Finish, SparseGradients, disagreed
 from paceline.horovod.torch.tensors import stays
 from paceline.horovod.torch.waiting import finish_all, taken
 from paceline.horovod.torch.wrapping import TOO_EARLY, TOO_OFTEN
@@ -31,8 +31,6 @@ from paceline.torch.history import History
 from paceline.torch.residuals import Residuals
 
 Unit = tuple[Parameter, ...]
-Finish = Callable[[bool], None]
-"""Waits for gradients that are under way, and stores them if they are wanted."""
 
 
 class GradientOptimizer(torch.optim.Optimizer):
@@ -66,7 +64,7 @@ class GradientOptimizer(torch.optim.Optimizer):
         self._unit_of: dict[Parameter, Unit] = {}
         self._hooked: set[Parameter] = set()
         self._skip = self._combines = False
-        self._sparse_dims: dict[Parameter, int] = {}
+        self._sparse = SparseGradients(names, op, process_set)
         self._under_way: dict[Unit, list[Finish]] = {}
         self._reset()
         # An elastic job may have more ranks later, and a rank that joins then is the only one that makes an optimizer.
@@ -153,17 +151,16 @@ class GradientOptimizer(torch.optim.Optimizer):
 
     def _hand_in(self, unit: Unit) -> None:
         """Start to combine these gradients. A rank without one sends zeros, because others may have computed one."""
-        for parameter in unit:
-            if parameter.grad is None:
-                parameter.grad = zeros(parameter, self._sparse_dims.get(parameter))
+        guessed = [p for p in unit if p.grad is None and self._sparse.fill_in(p)]
         sparse = [p for p in unit if gradient(p).is_sparse and not self._sparse_as_dense]
         dense = [p for p in unit if p not in set(sparse)]
-        finishes = [self._combine_sparse(parameter) for parameter in sparse]
+        finishes = [self._sparse.combine(parameter, len(unit) == 1) for parameter in sparse]
         if dense:
-            finishes.append(self._combine(dense, len(unit) > 1))
+            finishes.append(self._combine(dense, len(unit) > 1, bool(guessed)))
         self._under_way[unit] = finishes
 
-    def _combine(self, parameters: list[Parameter], grouped: bool) -> Finish:
+    def _combine(self, parameters: list[Parameter], grouped: bool, guessed: bool) -> Finish:
+        """Start to combine dense gradients. guessed: whether one is zeros because there was none."""
         gradients = [gradient(parameter) for parameter in parameters]
         dense = [each.to_dense() if each.is_sparse else each for each in gradients]
         pairs = [self._compression.compress(each) for each in dense]
@@ -179,14 +176,22 @@ class GradientOptimizer(torch.optim.Optimizer):
             [self._residual(parameter) for parameter in parameters],
         )
 
-        def finish(wanted: bool) -> None:
-            results = taken(handle)
+        def finish(wanted: bool) -> Finish | None:
+            try:
+                results = taken(handle)
+            except HorovodInternalError as error:
+                if not grouped and disagreed(error):
+                    if guessed:
+                        return self._sparse.combine_instead(parameters[0])
+                    self._sparse.refuse(parameters[0])
+                raise
             if not wanted:
-                return
+                return None
             for parameter, result, (_, context) in zip(
                 parameters, results if grouped else [results], pairs, strict=True
             ):
                 take(parameter, self._compression.decompress(result, context))
+            return None
 
         return finish
 
@@ -207,21 +212,10 @@ class GradientOptimizer(torch.optim.Optimizer):
             self.residuals.reset()
         self._history.judged()
 
-    def _combine_sparse(self, parameter: Parameter) -> Finish:
-        self._sparse_dims[parameter] = gradient(parameter).sparse_dim()
-        result = sparse_allreduce_async(
-            gradient(parameter), self._parameter_names[parameter], self._op, self._process_set
-        )
-
-        def finish(wanted: bool) -> None:
-            combined = result()
-            if wanted:
-                take(parameter, combined)
-
-        return finish
-
     def _finish(self, wanted: bool) -> None:
-        finish_all([partial(finish, wanted) for finishes in self._under_way.values() for finish in finishes])
+        finishes = [finish for finishes in self._under_way.values() for finish in finishes]
+        following = finish_all([partial(finish, wanted) for finish in finishes])
+        finish_all([partial(finish, wanted) for finish in following if finish is not None])
 
     def synchronize(self) -> None:
         """Wait until the gradients of all ranks are combined. A second call before the next backward pass changes
