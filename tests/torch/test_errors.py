@@ -249,6 +249,28 @@ def check_peer_dies_before_a_new_group(rank: int, size: int, members: list[int])
     assert caught.value.group == tuple(members)
 
 
+def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] | None) -> None:
+    """It comes while DDP waits for a rank that does nothing before it has come."""
+    store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
+    if hook is not None:
+        model.register_comm_hook(None, hook)
+    if rank == 1:
+        store.wait(["waits"])
+        os.kill(int(store.get("waits")), signal.SIGINT)
+        store.wait(["interrupted"])
+        return
+
+    def at_its_end(_: object) -> None:
+        Variable._execution_engine.queue_callback(lambda: store.set("waits", str(os.getpid())))
+
+    output = model(torch.ones(2, 8))
+    output.register_hook(at_its_end)
+    with pytest.raises(KeyboardInterrupt):
+        output.sum().backward()
+    store.set("interrupted", "")
+
+
 # What rank 0 does right while rank 1 makes a mistake that it finds before anything is sent.
 _MISTAKES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "all_reduce": (
@@ -330,6 +352,11 @@ def test_failure(ranks: Ranks, check: Callable[..., None]) -> None:
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_a_mistake_on_one_rank_is_told_to_the_others(ranks: Ranks, asynchronous: bool) -> None:
     ranks(check_mistake_is_told, 2, fresh=True, asynchronous=asynchronous, timeout=1000, deadline=100)
+
+
+@pytest.mark.parametrize("hook", [None, arena_hook, default_hooks.allreduce_hook])
+def test_an_interrupt_ends_a_backward_pass(ranks: Ranks, hook: Callable[..., None] | None) -> None:
+    ranks(check_interrupt_in_backward, 2, fresh=True, hook=hook, timeout=1000, deadline=100)
 
 
 @pytest.mark.parametrize("check", [check_timeout, check_own_timeout])

@@ -1,14 +1,16 @@
-"""Waits at the end of a backward pass, where DDP's reducer waits for futures in C++ and no other part sees it."""
+"""Waits at the end of a backward pass, before DDP waits for futures in C++, where no signal would be heard."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 
 import torch
 import torch.distributed as dist
 from torch.autograd import Variable
 
+from paceline._engine import Operation
 from paceline.observe.outside import OutsideWaits
 
 _MOST_DROPPED = 1024
@@ -16,9 +18,10 @@ _MOST_DROPPED = 1024
 
 
 class BackwardWaits:
-    """Counts in `outside` the time from the end of a backward pass until the futures taken during it are complete.
+    """Waits at the end of a backward pass for the operations whose futures were taken during it.
 
-    DDP asks for a future of each bucket during the pass, and waits for them in a callback at the end. Thread-safe.
+    DDP asks for a future of each bucket during the pass, and waits for them in a callback at the end. From the end of
+    the operations until the futures are complete, the time counts in `outside`. Thread-safe.
     """
 
     def __init__(self, outside: OutsideWaits) -> None:
@@ -27,11 +30,12 @@ class BackwardWaits:
         """Works that the program has dropped and never asked for their futures. DDP's reducer may hold the C++ half of
         one, as of Join's count in a forward pass: torch can ask that only while the Python half lives."""
         self._lock = threading.Lock()
+        self._operations: list[Operation] = []
         self._left = 0
         self._pass = -1
         self._waiting = False
 
-    def begin(self) -> bool:
+    def begin(self, operation: Operation) -> bool:
         """Note that the future of an operation under way was taken.
 
         Returns whether that happened in a backward pass; then `end` must be called once the operation is over.
@@ -43,6 +47,9 @@ class BackwardWaits:
             self._left += 1
             first = running != self._pass
             self._pass = running
+            if first:
+                self._operations = []
+            self._operations.append(operation)
             self._stop()  # the thread computes again
         if first:  # DDP asks for its own callback later, so this one runs first
             Variable._execution_engine.queue_callback(self._computed)
@@ -56,6 +63,11 @@ class BackwardWaits:
                 self._stop()
 
     def _computed(self, *_: object) -> None:
+        with self._lock:
+            operations, self._operations = self._operations, []
+        for operation in operations:
+            with suppress(Exception):  # the future tells of it; what the handler of a signal raises ends the pass
+                operation.wait(-1.0)
         with self._lock:
             if self._left and not self._waiting:
                 self._waiting = True

@@ -143,7 +143,7 @@ class PendingWork(dist.Work):
             settle = self._future is None and self._finished
             if self._future is None:
                 self._future = CollectiveFuture(self._backward.outside)
-                self._awaited = not self._finished and self._backward.begin()
+                self._awaited = not self._finished and self._backward.begin(self.operation)
             future = self._future
         if settle:
             self._settle(future)
