@@ -116,6 +116,38 @@ def test_what_torch_knows_wins(tmp_path: Path) -> None:
     assert finish(tmp_path, [start(tmp_path, 1, 2, **torchs)])[0][0] == "0 1 1.0\n"
 
 
+AGAIN = """
+import os, torch.distributed as dist, paceline.torch
+agents = [dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) for _ in range(2)]
+stores = []
+
+def meet(port):
+    os.environ["MASTER_PORT"] = str(port)
+    dist.init_process_group("paceline")
+    store = dist.distributed_c10d._get_default_store()
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    stores.append(store)
+    dist.destroy_process_group()
+
+for agent in (agents[0], agents[0], agents[1], agents[0]):
+    meet(agent.port)
+place = agents[1].host, agents[1].port
+del agents[1], agent
+again = dist.TCPStore(*place, is_master=True, wait_for_workers=False)
+meet(again.port)
+print([stores.index(store) for store in stores])
+"""
+
+
+def test_a_process_connects_to_its_agents_store_once(tmp_path: Path) -> None:
+    """As long as it is that agent, and serves it."""
+    (tmp_path / "program.py").write_text(AGAIN)
+    torchrun = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    ((out, error),) = finish(tmp_path, [start(tmp_path, 0, 1, **torchrun)])
+    assert out == "[0, 0, 2, 0, 4]\n", error
+
+
 def test_extending_twice_is_extending_once() -> None:
     register()
     handler = sys.modules["torch.distributed.rendezvous"]._rendezvous_handlers["env"]

@@ -56,7 +56,8 @@ def _handler(
     seconds = _seconds(settings, timeout, ours)
     known = None if settings.master_port_taken else _known(url, settings)
     if known is None:
-        yield from _bounded(torchs(url, timeout=timedelta(seconds=seconds), **others), seconds, settings)
+        keeps = settings.master_port_taken and settings.rank_variable == "RANK" and "?" not in url
+        yield from _bounded(torchs(url, timeout=timedelta(seconds=seconds), **others), seconds, settings, keeps)
         return
     from paceline.torch.first_store import store_at
 
@@ -65,14 +66,22 @@ def _handler(
 
 
 def _bounded(
-    found: Iterator[tuple[dist.Store, int, int]], seconds: float, settings: Settings
+    found: Iterator[tuple[dist.Store, int, int]], seconds: float, settings: Settings, keeps: bool
 ) -> Iterator[tuple[dist.Store, int, int]]:
-    """Pass on what torch's own handler yields, unless the server of the store is silent for longer than that."""
+    """Pass on what torch's own handler yields, unless the server of the store is silent for longer than that.
+
+    keeps: whether the store outlives groups, and is that of all groups of this process.
+    """
     from paceline.rendezvous.bounded import answered
     from paceline.rendezvous.deadline import LAST_WORDS, Deadline
 
     host, port = settings.master_address, settings.master_port
     who = f"torch's store, {TcpAddress(host, port)}," if host and port else "torch's store"
+    if keeps:
+        from paceline.torch.agent_store import first_or_kept
+
+        yield first_or_kept(found, seconds, settings, who)
+        return
     yield answered(partial(next, found), Deadline(seconds).later(LAST_WORDS), who, settings.stall_seconds)
     yield from found
 
