@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_ranks import Ranks
 
 import paceline.torch
-from paceline.errors import CommunicationError
+from paceline.errors import CommunicationError, Mismatch
 from paceline.process.current import runtime
 from paceline.torch.bucket import assign
 
@@ -310,6 +310,17 @@ def check_an_exception_in_backward(rank: int, size: int) -> None:
     net(torch.full((2, 4), rank + 1.0)).sum().backward()
     assert_equal_on_all_ranks(net)
     again.close()
+
+
+def check_an_exception_on_one_rank(rank: int, size: int) -> None:
+    """The others, which wait for its gradients, hear of it at once."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    paceline.torch.GradientBuckets(net, bucket_bytes=1)
+    hidden = net[0](torch.ones(2, 4))
+    words = "broken layer" if rank == 1 else "rank 1 .* raised before it began: .*the backward pass raised an exception"
+    with pytest.raises(KeyError if rank == 1 else Mismatch, match=words):
+        net[1](Broken.apply(hidden) if rank == 1 else hidden).sum().backward()  # type: ignore[no-untyped-call]
+    dist.barrier()
 
 
 class Inner(torch.autograd.Function):
