@@ -271,6 +271,26 @@ def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] |
     store.set("interrupted", "")
 
 
+def check_interrupt_in_future(rank: int, size: int, chained: bool) -> None:
+    store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
+    if rank == 1:
+        store.wait(["waits"])
+        os.kill(int(store.get("waits")), signal.SIGINT)
+        store.wait(["interrupted"])
+        return
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    assert work is not None
+    future: Any = work.get_future()
+    with pytest.raises(KeyboardInterrupt):
+        _wait(store, future.then(lambda done: done.value()) if chained else future)
+    store.set("interrupted", "")
+
+
+def _wait(store: dist.Store, future: Any) -> None:
+    store.set("waits", str(os.getpid()))
+    future.wait()
+
+
 # What rank 0 does right while rank 1 makes a mistake that it finds before anything is sent.
 _MISTAKES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "all_reduce": (
@@ -352,6 +372,11 @@ def test_failure(ranks: Ranks, check: Callable[..., None]) -> None:
 @pytest.mark.parametrize("asynchronous", [True, False])
 def test_a_mistake_on_one_rank_is_told_to_the_others(ranks: Ranks, asynchronous: bool) -> None:
     ranks(check_mistake_is_told, 2, fresh=True, asynchronous=asynchronous, timeout=1000, deadline=100)
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_an_interrupt_ends_the_wait_for_a_future(ranks: Ranks, chained: bool) -> None:
+    ranks(check_interrupt_in_future, 2, fresh=True, chained=chained, timeout=1000, deadline=100)
 
 
 @pytest.mark.parametrize("hook", [None, arena_hook, default_hooks.allreduce_hook])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -54,6 +55,9 @@ class CollectiveFuture(Future[T]):
         if self._outside is None or self.done():
             return super().wait()
         with self._outside.span():
+            over = threading.Event()
+            super().add_done_callback(lambda _: over.set())
+            over.wait()  # hears of signals, which torch's own wait does not
             return super().wait()
 
     def complete(self, value: T) -> None:
