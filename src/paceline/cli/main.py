@@ -5,7 +5,7 @@ import io
 import sys
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -138,9 +138,9 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app = application(words[0] if words else None)
         interrupts.raised()
-        command = typer.main.get_command(app)
-        reflow(command)
-        code = command.main(words or ["--help"], prog_name="paceline", standalone_mode=False)
+        whole = typer.main.get_command(app)
+        reflow(whole)
+        code = whole.main(words or ["--help"], prog_name="paceline", standalone_mode=False)
     except UsageError as error:
         message = getattr(error, "format_message", error.__str__)()
         command = " ".join(["paceline", *words[:1]]) if words and not words[0].startswith("-") else "paceline"
@@ -155,7 +155,7 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def reflow(command: typer.core.TyperCommand | typer.core.TyperGroup) -> None:
+def reflow(command: Any) -> None:
     """Let each paragraph of a command's help, and of its subcommands', wrap as wide as the terminal is.
 
     Paragraphs that begin with \\b, as examples do, stay as they are.
