@@ -1,6 +1,6 @@
-"""Trains two replicas of two partitions until rank 3 is killed in a step; the others report what the step raised.
+"""Trains two replicas of two partitions until rank 3 is killed; the others report what the step raised.
 
-Argument: "kill".
+Arguments: "kill", and whether that happens "in" a step or "between" two of them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+from contextlib import suppress
 
 import torch
 from torch import Tensor, nn
@@ -22,9 +24,18 @@ losses = 0
 def loss_of(output: Tensor, target: Tensor) -> Tensor:
     global losses
     losses += 1
-    if losses == 7 and torch.distributed.get_rank() == VICTIM:  # the third of the second step's four
+    # the third of the second step's four
+    if losses == 7 and sys.argv[2] == "in" and torch.distributed.get_rank() == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
     return nn.functional.mse_loss(output, target)
+
+
+def lose_between() -> None:
+    """The others know that it is gone before their next step, in whose `backward` they want its gradients."""
+    if torch.distributed.get_rank() == VICTIM:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with suppress(CommunicationError):
+        torch.distributed.barrier()
 
 
 def main() -> None:
@@ -35,6 +46,8 @@ def main() -> None:
     try:
         while True:
             hybrid.step(batch, batch)
+            if sys.argv[2] == "between":
+                lose_between()
     except CommunicationError as error:
         print(json.dumps({"kind": type(error).__name__, "message": str(error), "victim": VICTIM}), flush=True)
         os._exit(7)  # at once: how a rank ends is not what is tested

@@ -23,9 +23,10 @@ from paceline.torch.partitioned.stage import Stage
 pytestmark = pytest.mark.skipif(torch_version() < PIPELINES, reason="torch's pipelines are too old")
 
 
-def test_a_rank_that_is_killed_is_named(tmp_path: Path) -> None:
-    """To its own replica, which waits in the pipeline, and to the other one, which waits for gradients."""
-    lose_one(4, PROGRAMS / "hybrid_losing_a_rank.py", "kill", folder=tmp_path, timeout=200, imports=TORCH)
+@pytest.mark.parametrize("when", ["in", "between"])
+def test_a_rank_that_is_killed_is_named(when: str, tmp_path: Path) -> None:
+    """To its own replica, which waits in the pipeline, and to the other one, which waits for its gradients."""
+    lose_one(4, PROGRAMS / "hybrid_losing_a_rank.py", "kill", when, folder=tmp_path, timeout=200, imports=TORCH)
 
 
 def test_what_is_encoded_between_machines(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from paceline.torch.partitioned import random_state
 from paceline.torch.partitioned.activation_file import ActivationFile
 from paceline.torch.partitioned.chain import values
 from paceline.torch.partitioned.codecs import CutEncoding
-from paceline.torch.partitioned.errors import HybridError
+from paceline.torch.partitioned.errors import HybridError, communication_errors
 from paceline.torch.partitioned.fixed_for_good import FixedForGood
 from paceline.torch.partitioned.forward import relay
 from paceline.torch.partitioned.graph import Graph
@@ -120,7 +120,8 @@ class Hybrid:
         losses: list[Tensor] = []
         numbers = torch.arange(self._microbatches)
         self._targets = split(target, self._microbatches) if last else []
-        self._schedule.step(*arguments, target=numbers if last else None, losses=losses, return_outputs=False)
+        with communication_errors():
+            self._schedule.step(*arguments, target=numbers if last else None, losses=losses, return_outputs=False)
         self._targets = []
         return self._finish(losses)
 
