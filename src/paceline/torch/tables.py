@@ -50,7 +50,7 @@ def code_of(tensor: torch.Tensor) -> int:
 
 
 def reducible(tensor: torch.Tensor, reduce_op: Reduction) -> int:
-    """What `code_of` returns. Raises TypeError if the engine cannot reduce elements of the dtype in this way."""
+    """Return the numbers of `code_of`. Raises TypeError if the engine cannot reduce the dtype in this way."""
     dtype = tensor.dtype
     if dtype in DTYPES:
         return code_of(tensor)

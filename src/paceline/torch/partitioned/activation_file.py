@@ -63,7 +63,7 @@ class ActivationFile:
         return self._write(memoryview(torch.empty(0, dtype=torch.uint8).set_(storage).numpy().data))
 
     def read(self, place: _Place) -> torch.UntypedStorage:
-        """What was written there, mapped into memory."""
+        """Return the values that were written there, mapped into memory."""
         mapped = _Mapped(self._file.fileno(), place.nbytes, offset=place.offset)
         mapped.place = place
         return torch.frombuffer(mapped, dtype=torch.uint8).untyped_storage()
@@ -142,7 +142,7 @@ class _Saving(saved_tensors_hooks):
 
 
 class _Content:
-    """What a storage holds: it itself until it is written, then its place in the file."""
+    """The content of a storage: the storage itself until it is written, then its place in the file."""
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.storage: torch.UntypedStorage | None = storage
