@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
 
 from paceline.errors import NOBODY, Culprit, RendezvousError
-from paceline.rendezvous import Link, Meeting, Member, Process, assembly, bounded, failure, linking, meet
+from paceline.rendezvous import Link, Meeting, Member, Process, assembly, bounded, descriptors, failure, linking, meet
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
@@ -237,6 +237,25 @@ def test_rank_0_says_that_it_lets_nobody_in_for_want_of_descriptors(monkeypatch:
             assert caught.value.rank == 0
     finally:
         store.close(Deadline(0.0))
+
+
+def test_rank_0_without_descriptors_is_to_blame_whoever_serves_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    monkeypatch.setattr(sys.modules[meet.__module__], "shortage", lambda: lack)
+    with pytest.raises(RendezvousError, match=r"^rank 0 .* cannot let the other ranks in: .*ulimit") as caught:
+        Rank().meet(MemoryStore(), 0, 2, 0.05)
+    assert caught.value.rank == 0
+
+
+def test_whether_a_descriptor_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert descriptors.shortage() is None
+
+    def none_free(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(descriptors.os, "open", none_free)
+    found = descriptors.shortage()
+    assert found is not None and found.errno == errno.EMFILE
 
 
 def test_a_rank_that_got_in_after_all_is_no_want_of_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
-"""Explain errors that too few file descriptors cause."""
+"""Errors that too few file descriptors cause, and whether there are too few."""
 
 from __future__ import annotations
 
 import errno
+import os
 import resource
 
 
@@ -13,3 +14,12 @@ def explain(error: OSError) -> str:
         return text
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return f"{text}: this process may have {limit}, and needs some three for each rank of its machine; raise ulimit -n"
+
+
+def shortage() -> OSError | None:
+    """Return the error with which this process can open no file, None where it can."""
+    try:
+        os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError as error:
+        return error if error.errno in (errno.EMFILE, errno.ENFILE) else None
+    return None

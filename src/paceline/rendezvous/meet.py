@@ -20,7 +20,7 @@ from paceline.rendezvous import interfaces
 from paceline.rendezvous.assembly import Assembly
 from paceline.rendezvous.bounded import Answers, BoundedStore
 from paceline.rendezvous.deadline import Deadline
-from paceline.rendezvous.descriptors import explain
+from paceline.rendezvous.descriptors import explain, shortage
 from paceline.rendezvous.handshake import PROTOCOL, new_ticket
 from paceline.rendezvous.link import Link, Native, Pairing
 from paceline.rendezvous.linking import link_all
@@ -106,6 +106,8 @@ def meet(
         look()
         if isinstance(store, SharedStore):
             store.check_doors(late, me)
+        if late and rank == 0 and (lack := shortage()) is not None:  # whoever serves the store here tells nobody
+            raise RendezvousError(f"{me}: cannot let the other ranks in: {explain(lack)}", me.culprit)
 
     if store is None or isinstance(store, TimedStore):
         assembly = Assembly(store or MemoryStore(), rank, size, deadline, stall, place, look=known)
