@@ -62,6 +62,7 @@ def test_a_group_whose_store_ends_with_rank_0_names_it() -> None:
     """Both as the store of a later group, and where a launcher serves the store."""
     place = free_place()
     served = store_at(place, 0, 2, SECONDS, None)
+    assert served.timeout.total_seconds() > SECONDS / 2  # for what is asked of it later
     assert server_of(dist.PrefixStore("later", store_at(place, 1, 2, SECONDS, None))).rank == 0
     assert server_of(dist.PrefixStore("later", served)).rank == 0
     assert server_of(dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)) == NOBODY

@@ -16,7 +16,7 @@ from paceline.rendezvous.store import Store
 
 T = TypeVar("T")
 
-_LINGERING = 2.0
+_LINGERING = 3.0
 """Seconds that the end of the process waits for a call that was given up: to return from torch while the interpreter
 ends aborts the process. Torch's own limits are mostly over a moment after ours."""
 _SLICE = 0.5

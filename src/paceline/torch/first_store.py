@@ -33,6 +33,8 @@ _SIGNATURE = "paceline/store"
 """The key of the signature."""
 _LONGEST_PAUSE = 0.02
 """Seconds between two looks at the signature."""
+_TRIES = 3
+"""Torch takes the limit of its store for each of two tries to reach it, and pauses between them."""
 _seen: set[bytes] = set()  # the signatures of the stores that this process has used
 
 
@@ -65,17 +67,20 @@ def store_at(place: TcpAddress, rank: int, size: int, seconds: float, stall: flo
 
 
 def _made(place: TcpAddress, serves: bool, size: int, deadline: Deadline, stall: float | None) -> dist.Store:
+    left = max(1.0, deadline.remaining())
     make = partial(
         dist.TCPStore,
         place.host,
         place.port,
         size,
         serves,
-        timedelta(seconds=max(1.0, deadline.remaining())),
+        timedelta(seconds=max(1.0, left / _TRIES)),
         wait_for_workers=False,
         multi_tenant=True,
     )
-    return of_rank_0(answered(make, deadline.later(LAST_WORDS), _named(place), stall, Culprit(0)))
+    store = answered(make, deadline.later(LAST_WORDS), _named(place), stall, Culprit(0))
+    store.set_timeout(timedelta(seconds=left))
+    return of_rank_0(store)
 
 
 def _await_new(
