@@ -27,7 +27,19 @@ from hypothesis import strategies as st
 from rendezvous_fakes import FakeArena, FakeNative, good, in_threads, process, settings
 
 from paceline.errors import NOBODY, Culprit, RendezvousError
-from paceline.rendezvous import Link, Meeting, Member, Process, assembly, bounded, descriptors, failure, linking, meet
+from paceline.rendezvous import (
+    Link,
+    Meeting,
+    Member,
+    Process,
+    assembly,
+    bounded,
+    descriptors,
+    dial,
+    failure,
+    linking,
+    meet,
+)
 from paceline.rendezvous.deadline import Deadline
 from paceline.rendezvous.dial import TcpAddress, UnixName, connect
 from paceline.rendezvous.link import CREATOR, RECEIVER
@@ -245,6 +257,21 @@ def test_rank_0_without_descriptors_is_to_blame_whoever_serves_the_store(monkeyp
     with pytest.raises(RendezvousError, match=r"^rank 0 .* cannot let the other ranks in: .*ulimit") as caught:
         Rank().meet(MemoryStore(), 0, 2, 0.05)
     assert caught.value.rank == 0
+
+
+def test_a_rank_that_has_no_descriptor_to_call_with_is_to_blame(monkeypatch: pytest.MonkeyPatch) -> None:
+    lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def none_left(*_: object) -> socket.socket:
+        raise lack
+
+    monkeypatch.setattr(dial, "connect", none_left)
+    monkeypatch.setattr(sys.modules[meet.__module__], "shortage", lambda: lack)
+    errors = meet_all([Rank(), Rank()], MemoryStore(), 0.5)
+    for error in errors:
+        assert isinstance(error, RendezvousError)
+        caller = re.match(r"rank (\d) .*: cannot reach rank (\d)", str(error))
+        assert caller is not None and error.rank == int(caller[1]) != int(caller[2])
 
 
 def test_whether_a_descriptor_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,8 @@ def _meet(
     except RendezvousError as error:
         if assembly.failed_elsewhere:
             raise
-        raise _told(assembly, RendezvousError(f"{me}: {error}", error.culprit)) from error
+        culprit = error.culprit if shortage() is None else me.culprit  # a rank that cannot call is not unreachable
+        raise _told(assembly, RendezvousError(f"{me}: {error}", culprit)) from error
     except OSError as error:
         reason = f"{me}: cannot link with the others: {explain(error)}"
         raise _told(assembly, RendezvousError(reason, me.culprit)) from error
