@@ -6,10 +6,12 @@ import itertools
 import os
 import re
 import signal
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -249,6 +251,20 @@ def check_peer_dies_before_a_new_group(rank: int, size: int, members: list[int])
     assert caught.value.group == tuple(members)
 
 
+def _interrupt_once_asleep() -> None:
+    """Send this process SIGINT once its main thread has slept for 50 ms, as one that waits for a rank does."""
+    state = Path(f"/proc/self/task/{os.getpid()}/stat")
+    looks = 0
+    while looks < 10:
+        time.sleep(0.005)
+        looks = looks + 1 if state.read_text().rpartition(")")[2].split()[0] == "S" else 0
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _interrupt_soon() -> None:
+    threading.Thread(target=_interrupt_once_asleep).start()
+
+
 def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] | None) -> None:
     """It comes while DDP waits for a rank that does nothing before it has come."""
     store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
@@ -256,13 +272,11 @@ def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] |
     if hook is not None:
         model.register_comm_hook(None, hook)
     if rank == 1:
-        store.wait(["waits"])
-        os.kill(int(store.get("waits")), signal.SIGINT)
         store.wait(["interrupted"])
         return
 
     def at_its_end(_: object) -> None:
-        Variable._execution_engine.queue_callback(lambda: store.set("waits", str(os.getpid())))
+        Variable._execution_engine.queue_callback(_interrupt_soon)
 
     output = model(torch.ones(2, 8))
     output.register_hook(at_its_end)
@@ -274,21 +288,17 @@ def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] |
 def check_interrupt_in_future(rank: int, size: int, chained: bool) -> None:
     store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
     if rank == 1:
-        store.wait(["waits"])
-        os.kill(int(store.get("waits")), signal.SIGINT)
         store.wait(["interrupted"])
         return
     work = dist.all_reduce(torch.ones(4), async_op=True)
     assert work is not None
     future: Any = work.get_future()
+    if chained:
+        future = future.then(lambda done: done.value())
+    _interrupt_soon()
     with pytest.raises(KeyboardInterrupt):
-        _wait(store, future.then(lambda done: done.value()) if chained else future)
+        future.wait()
     store.set("interrupted", "")
-
-
-def _wait(store: dist.Store, future: Any) -> None:
-    store.set("waits", str(os.getpid()))
-    future.wait()
 
 
 # What rank 0 does right while rank 1 makes a mistake that it finds before anything is sent.
