@@ -27,17 +27,18 @@ std::optional<std::uint64_t> seed() {
   return once;
 }
 
-std::uint64_t next() {
-  static thread_local std::uint64_t state = mixed(*seed() ^ static_cast<std::uint64_t>(::gettid()));
+std::uint64_t next(std::uint64_t seed) {
+  static thread_local std::uint64_t state = mixed(seed ^ static_cast<std::uint64_t>(::gettid()));
   return state = mixed(state);
 }
 
 }  // namespace
 
 void stay(Between steps) {
-  if (!seed()) return;
-  const bool often = mixed(*seed() * 64 + static_cast<std::uint64_t>(steps)) % 4 == 0;
-  const std::uint64_t drawn = next();
+  const auto given = seed();
+  if (!given) return;
+  const bool often = mixed(*given * 64 + static_cast<std::uint64_t>(steps)) % 4 == 0;
+  const std::uint64_t drawn = next(*given);
   const std::uint64_t kind = drawn % 1024;
   const auto length = static_cast<std::int64_t>(drawn >> 32);
   if (kind < (often ? 2U : 0U)) {
