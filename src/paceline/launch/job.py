@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from paceline.launch import child, interrupts, tree
+from paceline.launch.ends import Ends
 from paceline.launch.outlet import Outlet
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Job:
         self.mark = mark
         self.processes: list[subprocess.Popen[bytes]] = []
         self.failures: list[Ended] = []
-        """The processes that failed, in the order in which their ends were noticed."""
+        """The processes that failed, in the order of their ends as far as the kernel tells it."""
+        self._ends = Ends()
         self._commands = list(commands)
         self._output = output
         self._stdout, self._stderr = stdout, stderr
@@ -112,6 +114,7 @@ class Job:
         try:
             for number, command in enumerate(self._commands):
                 self.processes.append(self._spawn(number, command))
+                self._ends.expect(number, self.processes[-1].pid)
         except BaseException:
             self.terminate(grace=0)
             raise
@@ -123,7 +126,9 @@ class Job:
         """
         running = 0
         known = {failure.pid for failure in self.failures}
-        for command, process in zip(self._commands, self.processes, strict=True):
+        numbers = range(len(self.processes))
+        for number in dict.fromkeys([*self._ends.next(), *numbers]):
+            command, process = self._commands[number], self.processes[number]
             code = process.poll()
             if code is None:
                 running += 1
@@ -180,6 +185,7 @@ class Job:
                 process.wait()
                 if process.stdin is not None:
                     process.stdin.close()
+        self._ends.close()
         return left
 
     def __enter__(self) -> "Self":
