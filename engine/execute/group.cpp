@@ -50,7 +50,7 @@ std::uint32_t Group::begin(const Fingerprint& what) {
   return sequence;
 }
 
-std::string Group::hear_refusal(int from, std::uint32_t sequence, std::string reason) {
+Error Group::hear_refusal(int from, std::uint32_t sequence, std::string reason) {
   std::erase_if(refusals_, [this](const Refusal& one) { return is_past(one.sequence); });
   Refusal refusal{from, sequence, std::move(reason)};
   if (is_past(sequence)) return disagreement(refusal);
@@ -58,19 +58,21 @@ std::string Group::hear_refusal(int from, std::uint32_t sequence, std::string re
   return {};
 }
 
-std::string Group::refused_elsewhere() const {
+Error Group::refused_elsewhere() const {
   for (const Refusal& one : refusals_)
     if (is_past(one.sequence))
-      if (auto text = disagreement(one); !text.empty()) return text;
+      if (auto error = disagreement(one)) return error;
   return {};
 }
 
-std::string Group::disagreement(const Refusal& theirs) const {
+Error Group::disagreement(const Refusal& theirs) const {
   const Started& ours = history_[theirs.sequence % kHistory];
   if (ours.sequence != theirs.sequence || ours.what.collective == Collective::none) return {};
   const std::string here = name_of(rank) + " calls " + describe(ours.what, ours.sequence);
   const std::string there = name_of(theirs.from) + " raised before it began: " + theirs.reason;
-  return "ranks disagree: " + (rank < theirs.from ? here + ", " + there : there + ", " + here);
+  const std::string& blamed = members[static_cast<std::size_t>(theirs.from)].description;
+  return {ErrorKind::mismatch, "ranks disagree: " + (rank < theirs.from ? here + ", " + there : there + ", " + here),
+          blamed};
 }
 
 std::string Group::disagreement(const Header& header, int from) const {

@@ -89,11 +89,11 @@ class Group {
                            std::uint32_t its, int from) const;
   // Returns the same for everything that has already come for collective `sequence`.
   std::string disagreement_about(std::uint32_t sequence) const;
-  // A call of `from` has raised before it began, as its call number `sequence`. Returns nothing if that of this rank
-  // has raised, too, or has yet to come; else what is wrong.
-  std::string hear_refusal(int from, std::uint32_t sequence, std::string reason);
-  // Returns what is wrong if this rank has begun a call that was refused on another one.
-  std::string refused_elsewhere() const;
+  // A call of `from` has raised before it began, as its call number `sequence`. Returns no error if that of this rank
+  // has raised, too, or has yet to come.
+  Error hear_refusal(int from, std::uint32_t sequence, std::string reason);
+  // Returns the error of a call that this rank has begun and another one has refused.
+  Error refused_elsewhere() const;
   void remember_status(const Header& header, int from);
   // Notes that `from` has begun the collective of `header`; tells which ranks have not begun collective `sequence`.
   void heard(const Header& header, int from);
@@ -129,7 +129,7 @@ class Group {
     std::uint32_t sequence;
     std::string reason;
   };
-  std::string disagreement(const Refusal& theirs) const;
+  Error disagreement(const Refusal& theirs) const;
   std::vector<Refusal> refusals_;     // of calls that this rank had yet to come to
   std::vector<std::uint32_t> begun_;  // by rank: how many collectives it has begun, as far as this rank has heard
 };

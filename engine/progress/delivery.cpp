@@ -95,8 +95,8 @@ void Delivery::deliver_to(Group& group, int from, std::unique_ptr<Arrival> arriv
   if (header.frame == Frame::refusal) {
     if (group.error) return;
     group.heard(header, from);
-    if (auto wrong = group.hear_refusal(from, header.sequence, decoded(arrival->payload).message); !wrong.empty())
-      failures_.fail(group, {ErrorKind::mismatch, wrong});
+    if (const auto wrong = group.hear_refusal(from, header.sequence, decoded(arrival->payload).message))
+      failures_.fail(group, wrong);
     return;
   }
   if (header.frame == Frame::note) {

@@ -225,8 +225,11 @@ std::shared_ptr<Operation> Engine::launch(Sleepers::Lock& lock, Group& group, st
   op.deadline = op.started + on_clock(group.timeout);
   operations_.add(operation);
   auto wrong = is_point_to_point(op.what.collective) ? std::string{} : group.disagreement_about(op.sequence);
-  if (wrong.empty()) wrong = group.refused_elsewhere();
-  if (!wrong.empty()) failures_.fail(group, {ErrorKind::mismatch, wrong});
+  if (!wrong.empty()) {
+    failures_.fail(group, {ErrorKind::mismatch, wrong});
+  } else if (const auto refused = group.refused_elsewhere()) {
+    failures_.fail(group, refused);
+  }
   if (group.error && !op.over()) {
     op.group_failed(group.error);
     group.raised = true;

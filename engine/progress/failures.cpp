@@ -36,7 +36,7 @@ void Failures::refuse_call(Group& group, const std::string& call, const std::str
   header.sequence = group.begin({0, -1, Collective::none});
   const std::string number = "#" + std::to_string(header.sequence);
   tell(group, header, {ErrorKind::mismatch, call + " " + number + ": " + reason});
-  if (const std::string wrong = group.refused_elsewhere(); !wrong.empty()) fail(group, {ErrorKind::mismatch, wrong});
+  if (const Error refused = group.refused_elsewhere()) fail(group, refused);
 }
 
 void Failures::tell(const Group& group, Header header, const Error& error) {
