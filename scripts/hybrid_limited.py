@@ -4,7 +4,8 @@ Each rank is in a control group of its own (cgroup v1 or v2, as root), which hol
 limit ends it. One rank alone that needs more is killed; the partitions compute again, or keep in a file, what does not
 fit. Prints the ends, the most memory that the control groups have held and what was predicted, and removes the groups.
 `--json` writes, for one rank alone and for the partitions, their exit code and for each rank the bytes that its group
-held at most, those that it held before there was a partition, and those that the partition was predicted to need.
+held at most, those that it held before there was a partition, those that the partition was predicted to need, and those
+of files that were read since: pages that nobody else had read before count for the group, and may be dropped.
 
     python scripts/hybrid_limited.py --model ResNet-1001 --batch 64 --limit 3G --partitions 2 --microbatches 8
 """
@@ -68,7 +69,7 @@ def _told(file: Path | None, ranks: int) -> dict[str, list[int]]:
     found = [json.loads(one.read_text()) for one in files if one.is_file()]
     for one in files:
         one.unlink(missing_ok=True)
-    return {key: [each[key] for each in found] for key in ("before", "predicted")}
+    return {key: [each[key] for each in found] for key in ("before", "predicted", "read")}
 
 
 def rank(asked: argparse.Namespace) -> int:
@@ -97,7 +98,8 @@ def rank(asked: argparse.Namespace) -> int:
             optimizer.step()
         return 0
     _load_everything()
-    before = used(Path(groups[number]))
+    own = Path(groups[number])
+    before, known = used(own), file_pages(own)
     hybrid = paceline.torch.hybrid(
         task.new(),
         inputs,
@@ -106,9 +108,6 @@ def rank(asked: argparse.Namespace) -> int:
         microbatches=asked.microbatches,
         activations=asked.activations,
     )
-    if asked.json:
-        told = {"before": before, "predicted": hybrid.prediction.memory[hybrid.partition]}
-        Path(f"{asked.json}.{number}").write_text(json.dumps(told))
     if number == 0:
         needs = ", ".join(map(show_bytes, hybrid.prediction.memory))
         print(f"{hybrid.reason}; partitions need {needs} beside their processes", flush=True)
@@ -121,6 +120,10 @@ def rank(asked: argparse.Namespace) -> int:
         took, cpu = time.perf_counter() - begin, time.process_time() - cpu
         if number == 0:
             print(f"step {step}: loss {loss:.4f}, {took:.1f} s, {cpu:.1f} s of CPU time on rank 0", flush=True)
+    if asked.json:
+        needed, read = hybrid.prediction.memory[hybrid.partition], file_pages(own) - known
+        told = {"before": before, "predicted": needed, "read": read}
+        Path(f"{asked.json}.{number}").write_text(json.dumps(told))
     hybrid.close()
     dist.destroy_process_group()
     return 0
@@ -162,6 +165,12 @@ def most(folder: Path) -> int:
 def used(folder: Path) -> int:
     """The bytes that the group holds, pages of files included."""
     return _read(folder, "memory.usage_in_bytes", "memory.current")
+
+
+def file_pages(folder: Path) -> int:
+    """The bytes of files' pages that the group holds, without memory that processes share."""
+    found = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+    return int(found.get("file", found.get("cache", 0))) - int(found.get("shmem", 0))
 
 
 def _read(folder: Path, *names: str) -> int:
