@@ -47,16 +47,7 @@ def section(command: Any, path: str, depth: int) -> Iterator[str]:
         yield from section(below, f"{path} {name}", depth + 1)
 
 
-def names() -> list[str]:
-    """All commands, in the order in which `paceline --help` names them."""
-    return list(typer.main.get_command(main.application(None)).commands)  # type: ignore[attr-defined]
-
-
 def command_section(name: str) -> str:
     """The section of one command, such as `run`, with those below it."""
     command = typer.main.get_command(main.application(name)).commands[name]  # type: ignore[attr-defined]
     return "\n\n".join(section(command, f"paceline {name}", 3))
-
-
-if __name__ == "__main__":
-    print("\n\n".join(map(command_section, names())))
