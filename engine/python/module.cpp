@@ -14,6 +14,22 @@
 namespace nb = nanobind;
 using namespace nb::literals;
 
+namespace {
+
+// `sys._current_frames()`. CPython 3.11 before 3.11.9 holds a lock in it that every thread needs to begin and end, and
+// may collect garbage there: a callback of the collection that gives up the GIL then stops the process for good
+// (python/cpython#106883). Here nothing is collected, and no other thread runs in between.
+nb::object current_frames() {
+  const nb::object frames = nb::module_::import_("sys").attr("_current_frames");
+  const bool collects = PyGC_Disable() != 0;
+  auto found = nb::steal(PyObject_CallNoArgs(frames.ptr()));
+  if (collects) PyGC_Enable();
+  if (!found.is_valid()) nb::raise_python_error();
+  return found;
+}
+
+}  // namespace
+
 NB_MODULE(_engine, m) {
   using namespace paceline;
   nb::set_leak_warnings(false);
@@ -48,6 +64,7 @@ NB_MODULE(_engine, m) {
     return nb::make_tuple(reinterpret_cast<Address>(buffer.data()), buffer.count(), static_cast<int>(buffer.dtype()));
   });
   m.def("supports", [](int dtype, int op) { return supports(dtype_of(dtype), op_of(op)); }, "dtype"_a, "op"_a);
+  m.def("current_frames", &current_frames);
   m.def("isa", [] { return std::string(kernels().isa); });
 
   bind_measure(m);

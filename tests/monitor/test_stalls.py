@@ -166,10 +166,3 @@ def test_nobody_waits_for_it_yet(engine: Engine, caplog: pytest.LogCaptureFixtur
     engine.waiting = [wait(1, 60.0)]
     Stalls(engine, "rank 0", 60.0, 1800.0).check()
     assert "; any rank could end it; the main thread of rank 0 is at " in caplog.text
-
-
-def test_a_thread_that_ended_has_no_line() -> None:
-    thread = threading.Thread(target=lambda: None)
-    thread.start()
-    thread.join()
-    assert users_line(thread.ident) == ""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 from pathlib import Path
+from types import FrameType
+
+from paceline._engine import current_frames
 
 _LIBRARIES = ("paceline", "torch")
 
@@ -16,7 +18,7 @@ def users_line(thread: int | None = None) -> str:
     thread: the thread's `threading.get_ident()`; None: the main thread.
     """
     ident = threading.main_thread().ident if thread is None else thread
-    frame = sys._current_frames().get(ident or 0)
+    frame: FrameType | None = current_frames().get(ident or 0)
     while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _LIBRARIES:
         frame = frame.f_back
     if frame is None:
