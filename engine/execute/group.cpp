@@ -61,7 +61,7 @@ Error Group::hear_refusal(int from, std::uint32_t sequence, std::string reason) 
 Error Group::refused_elsewhere() const {
   for (const Refusal& one : refusals_)
     if (is_past(one.sequence))
-      if (auto error = disagreement(one)) return error;
+      if (auto found = disagreement(one)) return found;
   return {};
 }
 

@@ -95,6 +95,16 @@ inline Error failure_of(const std::function<void()>& call) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// Mapped once more, as in another process, so that a rank can take its memory away from its peers. ThreadSanitizer tells
+// memory by its address and needs one mapping for both sides.
+inline PeerArena seen_by_peers(const Arena& arena) {
+#if defined(__SANITIZE_THREAD__)
+  return PeerArena(arena);
+#else
+  return PeerArena(Descriptor(::dup(arena.descriptor())));
+#endif
+}
+
 class World {
  public:
   // `wire(i, j)` says how ranks i < j are joined: over TCP exactly if they are on different machines.
@@ -120,11 +130,11 @@ class World {
         } else {
           int pair[2];
           CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-          // One mapping for both sides: ThreadSanitizer tells memory by its address.
+          // One mapping for both sides: see `seen_by_peers`.
           const auto memory = map_link_memory(create_link_memory());
           const bool readable = wire(i, j) == Wire::shm;
           const auto reach = [&](int socket, const Arena& arena, int side) {
-            return ShmPeer{Descriptor(socket), memory, PeerArena(arena), side, ::getpid(), readable};
+            return ShmPeer{Descriptor(socket), memory, seen_by_peers(arena), side, ::getpid(), readable};
           };
           peers[a][b] = engines_[a]->add_shm_peer(reach(pair[0], *arenas_[b], 0), name_b);
           peers[b][a] = engines_[b]->add_shm_peer(reach(pair[1], *arenas_[a], 1), name_a);
