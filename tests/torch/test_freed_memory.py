@@ -45,6 +45,33 @@ def test_freed_memory_is_not_faulted_in_again() -> None:
     assert sum(kept[SETTLED:]) < 100, kept
 
 
+GAPS = 40
+PIECES = f"""
+import ctypes, json, torch
+from paceline.torch.available_memory import resident_bytes
+from paceline.torch.freed_memory import return_freed_memory
+
+M_MMAP_THRESHOLD = -3
+ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 32 << 20)
+some = [torch.ones(1 << 18) for _ in range(2 * {GAPS})]
+del some[::2]
+return_freed_memory()
+before = resident_bytes()
+more = [torch.ones(1 << 18) for _ in range({GAPS})]
+used = resident_bytes()
+del more
+print(json.dumps([used - before, resident_bytes() - before]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told")
+def test_what_is_freed_goes_back_although_the_heap_has_gaps() -> None:
+    done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, text=True, timeout=250, check=True)
+    used, left = json.loads(done.stdout)
+    assert used > GAPS << 19
+    assert left < GAPS << 18, left
+
+
 def test_malloc_is_never_told_to_keep_less_than_it_keeps_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, int]] = []
     monkeypatch.setattr(freed_memory, "_set", lambda mapped_from, kept: told.append((mapped_from, kept)))

@@ -41,10 +41,8 @@ def return_freed_memory() -> None:
     What is free goes back now. glibc then maps each piece alone (mallopt(3)), so that the process has as much memory as
     its tensors, and pays for it with page faults.
     """
-    global _returns
-    _returns = True
-    _set(RETURNED_FROM, 2 * RETURNED_FROM)
-    return_free_memory()
+    _begin_to_return()
+    _occupy_free_pieces()
 
 
 @contextmanager
@@ -55,7 +53,7 @@ def returning() -> Iterator[None]:
     """
     global _returns
     before = _returns
-    return_freed_memory()
+    _begin_to_return()
     try:
         yield
     finally:
@@ -65,11 +63,36 @@ def returning() -> Iterator[None]:
         return_free_memory()
 
 
+def _begin_to_return() -> None:
+    global _returns
+    _returns = True
+    _set(RETURNED_FROM, 2 * RETURNED_FROM)
+    return_free_memory()
+
+
 def return_free_memory() -> None:
     """Let the memory that is free go back to the system now (malloc_trim(3))."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def _occupy_free_pieces() -> None:
+    """Take the large free pieces below the heap's end for good; they are never written to, and so take no memory.
+
+    malloc takes pieces of every size from what is free in its heap before it maps one alone. Pieces that live one after
+    the other would touch all of a heap's gaps.
+    """
+    libc = ctypes.CDLL(None)
+    malloc, free, sbrk = libc.malloc, libc.free, libc.sbrk
+    malloc.restype = sbrk.restype = ctypes.c_void_p
+    malloc.argtypes, free.argtypes, sbrk.argtypes = [ctypes.c_size_t], [ctypes.c_void_p], [ctypes.c_ssize_t]
+    end, nbytes = sbrk(0), _LARGEST_MMAP_THRESHOLD
+    while nbytes >= RETURNED_FROM:
+        piece = malloc(nbytes)
+        if piece is None or piece >= end:
+            free(piece)
+            nbytes //= 2
 
 
 class Room:
