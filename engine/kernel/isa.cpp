@@ -203,8 +203,8 @@ Reduce find(DType dtype, Op op) {
     case DType::int32: return for_integer<std::int32_t>(op);
     case DType::int64: return for_integer<std::int64_t>(op);
     case DType::boolean: return for_bool(op);
+    default: return nullptr;  // it is only moved
   }
-  return nullptr;
 }
 
 void reduce_to_all(const Fold& fold, std::byte* const* out, std::size_t outputs, const std::byte* const* in,
