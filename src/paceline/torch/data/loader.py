@@ -104,6 +104,7 @@ class Loader:
         self._shares = Shares(_weights(shares, self._peers.size))
         self._speed = Speed()
         self._epoch = 0
+        self._asked = 0
         self._source: Source | None = None  # where this process reads
         self._generator = torch.Generator()
         self._given: torch.Generator | None = None
@@ -134,12 +135,13 @@ class Loader:
         self._counts_known = True
         self._length = lambda: (len(order) + (0 if drop_last else batch_size - 1)) // batch_size  # type: ignore[arg-type]
         options |= {"num_workers": num_workers, "worker_init_fn": worker_init_fn}
+        drawn_from = self._given or getattr(sampler, "generator", None)
         if home is not None and home.partition is not None and num_workers:
             options["worker_init_fn"] = home.input_workers(worker_init_fn)
         if place.hosted is not None:
             hosted = place.hosted
             self._source = FromDataset(
-                *(dataset, order, batch_size, drop_last, collate_fn, options),
+                *(dataset, order, batch_size, drop_last, collate_fn, options, drawn_from),
                 *(place.division, self._shares, hosted.slots, hosted.pool),
             )
 
@@ -152,6 +154,7 @@ class Loader:
         refuse_forked(self._pid)
         self._epoch += 1
         drawn = self._draw()
+        self._asked = 0
         told = self._peers.gather([drawn.seed, self._speed.take(), drawn.generator])
         if len({one[2] for one in told} - {""}) > 1:
             raise ValueError("the machines' generators are in different states: give each the same seed")
@@ -197,9 +200,10 @@ class Loader:
     def _draw(self) -> _Drawn:
         """Draw from the default generator what DataLoader does for an epoch: the seeds of workers and of the order."""
         reads = self._place.hosted is not None
+        given = self._source.rewound(self._asked) if isinstance(self._source, FromDataset) else None
         before = torch.get_rng_state()
         if not self._reseeds or self._given is not None:
-            state = self._given.get_state().numpy().tobytes() if reads and self._given is not None else b""
+            state = given.numpy().tobytes() if given is not None and self._given is not None else b""
             if not reads and self._given is None and self._of_dataset:
                 _seed()
             return _Drawn(0, hashlib.sha256(state).hexdigest() if state else "", before, None)
@@ -267,6 +271,7 @@ class Iteration(Iterator[Any]):
             raise StopIteration
         if loader._epoch != self._epoch:
             raise RuntimeError("this iteration ended when another one of the same loader began")
+        loader._asked += 1
         loader._speed.asked()
         loader._share_anew(self._number)
         with loader._times.waiting():

@@ -17,10 +17,12 @@ from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
+from paceline.calibration.torch import MOST_AHEAD
 from paceline.torch.data import layout
 from paceline.torch.data.chance import Chance
 from paceline.torch.data.layout import Layout
 from paceline.torch.data.pool import Pool
+from paceline.torch.data.rewind import Rewind
 from paceline.torch.data.shares import Cut, Shares, cuts, spare, split
 from paceline.torch.data.slots import Slots
 from paceline.torch.freed_memory import keep_freed_memory
@@ -109,6 +111,7 @@ class FromDataset:
     """This machine's parts of the batches of a dataset, by a DataLoader.
 
     order: the indices of an epoch, the same on every machine; it is iterated once an epoch. options: DataLoader's.
+    generator: the user's, from which the order is drawn.
     """
 
     def __init__(
@@ -119,12 +122,13 @@ class FromDataset:
         drop_last: bool,
         collate_fn: Callable[[list[Any]], Any] | None,
         options: dict[str, Any],
+        generator: torch.Generator | None,
         division: Division,
         shares: Shares,
         slots: Slots,
         pool: Pool,
     ) -> None:
-        self._batches = BatchSampler(order, batch_size, drop_last)
+        self._batches: Iterable[list[Any]] = BatchSampler(order, batch_size, drop_last)
         self._division, self._shares, self._pool = division, shares, pool
         self._cuts: dict[int, dict[int, Cut]] = {}  # by slot, as workers may end in another order than they began
         self._loader: DataLoader[Any] = DataLoader(
@@ -136,6 +140,7 @@ class FromDataset:
         self.ahead = self._loader.num_workers * (self._loader.prefetch_factor or 1)
         self.chance = Chance() if not self._loader.num_workers else None
         """The generator from which the reading thread draws; None where input workers draw."""
+        self._rewind = Rewind(generator, self.ahead + MOST_AHEAD + 1) if generator is not None else None
         self.drawn: Tensor | None = None
         """The state of the default generator from which an epoch draws; None for the one that it has at the begin."""
 
@@ -143,7 +148,8 @@ class FromDataset:
         """The DataLoader asks for its tasks here, and runs ahead by `ahead` of them."""
         self._cuts.clear()
         here = self._division.here
-        for number, indices in enumerate(self._batches):
+        batches = self._batches if self._rewind is None else self._rewind.noting(self._batches)
+        for number, indices in enumerate(batches):
             counts = split(len(indices), self._shares.at(number))
             own = [counts[rank] for rank in here]
             slot = self._pool.take()
@@ -151,8 +157,18 @@ class FromDataset:
             mine = indices[self._division.part(counts)] or indices[:1]
             yield Task(slot, tuple(mine), spare(own))
 
+    def rewound(self, asked: int) -> Tensor | None:
+        """The state that the given generator will have at the begin of the next epoch, None if none was given.
+
+        asked: how often this process has asked for a batch of the epoch that it leaves. As with DataLoader, the
+        generator has then drawn these batches, and as many more as input workers have under way.
+        """
+        return None if self._rewind is None else self._rewind.choose(asked + self.ahead)
+
     def begin(self) -> Generator[Written]:
         """Begin an epoch: start the input workers."""
+        if self._rewind is not None:
+            self._rewind.apply()
         made = iter(self._loader)
         if self.chance is not None:
             self.chance.begin(torch.get_rng_state() if self.drawn is None else self.drawn)
