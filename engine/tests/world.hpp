@@ -95,8 +95,8 @@ inline Error failure_of(const std::function<void()>& call) {
 
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// Mapped once more, as in another process, so that a rank can take its memory away from its peers. ThreadSanitizer tells
-// memory by its address and needs one mapping for both sides.
+// Mapped once more, as in another process, so that a rank can take its memory away from its peers. ThreadSanitizer
+// tells memory by its address and needs one mapping for both sides.
 inline PeerArena seen_by_peers(const Arena& arena) {
 #if defined(__SANITIZE_THREAD__)
   return PeerArena(arena);
@@ -130,7 +130,7 @@ class World {
         } else {
           int pair[2];
           CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-          // One mapping for both sides: see `seen_by_peers`.
+          // ThreadSanitizer again: one mapping for both sides.
           const auto memory = map_link_memory(create_link_memory());
           const bool readable = wire(i, j) == Wire::shm;
           const auto reach = [&](int socket, const Arena& arena, int side) {
