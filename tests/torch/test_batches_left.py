@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy
 import pytest
 import torch
-from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data import DataLoader, RandomSampler, SequentialSampler
 
 from paceline.torch.data import Loader
 
@@ -29,9 +30,23 @@ def drawn_again(generator: torch.Generator) -> dict[str, Any]:
     return {"sampler": RandomSampler(DATA, replacement=True, generator=generator)}
 
 
+def both(generator: torch.Generator) -> dict[str, Any]:
+    return {**drawn_again(generator), "generator": torch.Generator().manual_seed(1)}
+
+
+class Numpys(SequentialSampler):
+    """A sampler whose `generator` is another library's."""
+
+    generator = numpy.random.default_rng(0)
+
+
+def numpys(_generator: torch.Generator) -> dict[str, Any]:
+    return {"sampler": Numpys(DATA)}
+
+
 def taken(kind: Callable[..., Any], order: Callable[..., dict[str, Any]], workers: int, epochs: tuple[Any, ...]) -> Any:
     generator = torch.Generator().manual_seed(0)
-    loader = kind(DATA, batch_size=7, num_workers=workers, **order(generator))
+    loader = kind(DATA, batch_size=30, num_workers=workers, **order(generator))
     found = []
     for count in epochs:
         batches = iter(loader)
@@ -46,7 +61,7 @@ def taken(kind: Callable[..., Any], order: Callable[..., dict[str, Any]], worker
 
 @pytest.mark.parametrize("epochs", EPOCHS)
 @pytest.mark.parametrize("workers", [0, 1])
-@pytest.mark.parametrize("order", [shuffled, sampled, drawn_again])
+@pytest.mark.parametrize("order", [shuffled, sampled, drawn_again, both, numpys])
 def test_a_generator_goes_on_behind_what_was_taken(order: Any, workers: int, epochs: tuple[int | None, ...]) -> None:
     assert taken(Loader, order, workers, epochs) == taken(DataLoader, order, workers, epochs)
 

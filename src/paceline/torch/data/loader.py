@@ -135,7 +135,8 @@ class Loader:
         self._counts_known = True
         self._length = lambda: (len(order) + (0 if drop_last else batch_size - 1)) // batch_size  # type: ignore[arg-type]
         options |= {"num_workers": num_workers, "worker_init_fn": worker_init_fn}
-        drawn_from = self._given or getattr(sampler, "generator", None)
+        own = getattr(sampler, "generator", None)
+        drawn_from = own if isinstance(own, torch.Generator) else self._given
         if home is not None and home.partition is not None and num_workers:
             options["worker_init_fn"] = home.input_workers(worker_init_fn)
         if place.hosted is not None:

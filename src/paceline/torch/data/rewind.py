@@ -28,11 +28,10 @@ class Rewind:
     def noting(self, items: Iterable[T]) -> Iterator[T]:
         """Draw the items of an epoch, each as it is asked for."""
         drawn, left, over = 0, iter(items), object()
-        with self._drawing:
-            self._states.clear()
-            self._note(0)
         while True:
             with self._drawing:
+                if not drawn:
+                    self._note(0)
                 item = next(left, over)
                 drawn += 1
                 self._note(drawn)
@@ -41,21 +40,19 @@ class Rewind:
             yield item  # type: ignore[misc]
 
     def choose(self, drawn: int) -> Tensor:
-        """The state that `apply` will set: behind so many items, where nobody has set another one since."""
+        """The state that `apply` will set: behind so many items, unless somebody has set another one since."""
         with self._drawing:
-            now = self._generator.get_state()
-            if not self._states or not torch.equal(now, self._states[-1][1]):
-                self._target = None
-                return now
-            # An epoch has one state more than items: that behind its end.
-            self._target = next((state for number, state in self._states if number >= drawn), now)
+            self._target = now = self._generator.get_state()
+            if self._states and torch.equal(now, self._states[-1][1]):
+                # An epoch has one state more than items: that behind its end.
+                self._target = next((state for number, state in self._states if number >= drawn), now)
             return self._target
 
     def apply(self) -> None:
-        """Go back, once nothing more is drawn."""
+        """Go back, once nothing more is drawn, and begin an epoch."""
         if self._target is not None:
             self._generator.set_state(self._target)
-            self._target = None
+        self._states.clear()
 
     def _note(self, drawn: int) -> None:
         self._states.append((drawn, self._generator.get_state()))
