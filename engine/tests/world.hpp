@@ -130,7 +130,7 @@ class World {
         } else {
           int pair[2];
           CHECK(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-          // ThreadSanitizer again: one mapping for both sides.
+          // One mapping for both sides: ThreadSanitizer tells memory by its address.
           const auto memory = map_link_memory(create_link_memory());
           const bool readable = wire(i, j) == Wire::shm;
           const auto reach = [&](int socket, const Arena& arena, int side) {

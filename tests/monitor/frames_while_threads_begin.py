@@ -28,7 +28,7 @@ def make_frames() -> None:
         sum(number * number for number in range(100))
 
 
-threads = [threading.Thread(target=each) for each in 3 * [begin_threads, make_frames]]
+threads = [threading.Thread(target=each, daemon=True) for each in 3 * [begin_threads, make_frames]]
 sys.setswitchinterval(1e-5)
 for each in threads:
     each.start()

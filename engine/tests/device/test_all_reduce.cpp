@@ -185,7 +185,6 @@ TEST(the_host_does_not_wait_for_the_device) {
       finish(self, stream.get());
       CHECK(summed(self, result));
       pending->wait(std::chrono::seconds(30));
-      CHECK(pending->done());
     });
   }
 }

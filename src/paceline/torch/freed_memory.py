@@ -78,7 +78,7 @@ def return_free_memory() -> None:
 
 
 def _occupy_free_pieces() -> None:
-    """Take the large free pieces below the heap's end for good; they are never written to, and so take no memory.
+    """Take the large free pieces below the heap's end for good; never written to, they take next to no memory.
 
     malloc takes pieces of every size from what is free in its heap before it maps one alone. Pieces that live one after
     the other would touch all of a heap's gaps.
