@@ -7,22 +7,16 @@
 // No function allocates, throws or needs any alignment. All instruction sets give the same bytes.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
 
-#include "kernel/types.hpp"
+#include "types/codecs.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
-
-// The numbers are part of the Python contract.
-enum class Codec : std::uint8_t { none, bf16, fp16, three_in_one, int8, int4, lossless };
-
-inline constexpr std::array<std::string_view, 7> kCodecNames = {"none", "bf16", "fp16",    "three_in_one",
-                                                                "int8", "int4", "lossless"};
 
 inline constexpr std::size_t kCodecBlock = 4096;  // elements
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "device/cuda.hpp"
-#include "link/header.hpp"
+#include "types/collective.hpp"
 
 namespace paceline::device {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "link/header.hpp"
+#include "types/collective.hpp"
 
 namespace paceline {
 

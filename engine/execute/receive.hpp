@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernel/types.hpp"
 #include "link/link.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernel/types.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "kernel/types.hpp"
+#include "types/elements.hpp"
 
 namespace paceline::mpi {
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "link/header.hpp"
+#include "types/collective.hpp"
 
 namespace paceline {
 

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "link/header.hpp"
+#include "types/collective.hpp"
 
 namespace paceline {
 

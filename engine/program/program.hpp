@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "codec/codec.hpp"
-#include "kernel/types.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

@@ -14,11 +14,11 @@
 #include "calibration/named.hpp"
 #include "codec/codec.hpp"
 #include "failure/error.hpp"
-#include "kernel/types.hpp"
 #include "memory/arena.hpp"
 #include "progress/collectives.hpp"
 #include "python/errors.hpp"
 #include "python/gil.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

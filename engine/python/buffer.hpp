@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "kernel/types.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

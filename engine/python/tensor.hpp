@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <optional>
 
-#include "kernel/types.hpp"
 #include "python/dlpack.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "link/header.hpp"
+#include "types/collective.hpp"
 
 namespace paceline {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "codec/codec.hpp"
-#include "kernel/types.hpp"
+#include "types/elements.hpp"
 
 namespace paceline::device {
 
