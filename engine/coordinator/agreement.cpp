@@ -62,8 +62,12 @@ void Agreement::carry_out(Synchronise& action, Clock::time_point now) {
   wait_ = action.wait;
   synchronised_since_ = now;
   const Op op = action.combine == Synchronise::Combine::band ? Op::band : Op::min;
-  synchronising_ = all_reduce(engine_, *control_, reinterpret_cast<std::byte*>(words_.data()), words_.size(),
-                              DType::int64, op, 1, Mode::inside);
+  const CollectiveCall call{.collective = Collective::all_reduce,
+                            .target = reinterpret_cast<std::byte*>(words_.data()),
+                            .count = words_.size(),
+                            .dtype = DType::int64,
+                            .op = op};
+  synchronising_ = start(engine_, *control_, call, Mode::inside);
 }
 
 void Agreement::carry_out(const Sleep& action, Clock::time_point now) {

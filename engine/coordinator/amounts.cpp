@@ -12,8 +12,12 @@ Handle Amounts::exchange(const BatchContext& context, const Carried& one) {
     mine_ = {one.own == nullptr ? 0 : one.own->request->bytes / size_of(what.dtype)};
   }
   all_.resize(static_cast<std::size_t>(context.group.size()) * mine_.size());
-  return all_gather(context.engine, context.group, reinterpret_cast<const std::byte*>(mine_.data()),
-                    reinterpret_cast<std::byte*>(all_.data()), mine_.size(), DType::int64, Mode::inside);
+  const CollectiveCall call{.collective = Collective::all_gather,
+                            .source = reinterpret_cast<const std::byte*>(mine_.data()),
+                            .target = reinterpret_cast<std::byte*>(all_.data()),
+                            .count = mine_.size(),
+                            .dtype = DType::int64};
+  return start(context.engine, context.group, call, Mode::inside);
 }
 
 std::vector<std::size_t> Amounts::received() const {

@@ -44,9 +44,16 @@ bool BatchWork::moved() {
   return true;
 }
 
-Wanted wanted_by(const Request& request, std::byte* residual) {
-  if (request.what.codec == Codec::none) return {};
-  return {request.what.codec, residual};
+CollectiveCall call_of(const Carried& carried) {
+  const Fingerprint& what = carried.request->what;
+  CollectiveCall call = carried.own != nullptr ? carried.own->call
+                                               : CollectiveCall{.collective = what.collective,
+                                                                .count = what.count,
+                                                                .dtype = what.dtype,
+                                                                .op = what.op,
+                                                                .root = what.root};
+  call.codec = what.codec == Codec::none ? std::nullopt : std::optional(what.codec);
+  return call;
 }
 
 std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch) {

@@ -34,8 +34,9 @@ struct Carried {
   std::shared_ptr<PendingRequest> own;
 };
 
-// How the messages of a request's collective are encoded.
-Wanted wanted_by(const Request& request, std::byte* residual = nullptr);
+// Returns the call of a request, without memory if this rank has not handed it in. A request without a codec leaves
+// that to the group.
+CollectiveCall call_of(const Carried& carried);
 
 class DeviceCalls;
 

@@ -160,16 +160,14 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
                                                     PendingRequest::Callback callback) {
   check(arguments);
   auto pending = std::make_shared<PendingRequest>(*this);
-  pending->data = arguments.data;
-  pending->target = arguments.target;
-  pending->residual = arguments.residual;
+  pending->call = arguments.call;
   pending->counts = arguments.counts;
   pending->allocate = arguments.allocate;
   pending->callback = std::move(callback);
   pending->after = moment_of(arguments);
   const auto now = Clock::now();
   const auto lock = loop_.enter();
-  check_open(kCollectiveNames[static_cast<std::size_t>(arguments.what.collective)], arguments.name);
+  check_open(kCollectiveNames[static_cast<std::size_t>(arguments.call.collective)], arguments.name);
   if (arguments.alone && requests_.has(arguments.name))
     throw Failure(ErrorKind::invalid, std::string(arguments.name) +
                                           " is still under way: a tensor with the same name as another that is "

@@ -157,40 +157,40 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
     if (each.own != nullptr) each.own->after->order_before(entry_->get());
   if (call.carried.size() > 1) return {reduce_packed(call)->operation()};
   if (call.carried.front().own == nullptr) return {stand_in(call)->operation()};
-  const Request& request = *call.carried.front().request;
-  const Fingerprint& what = request.what;
-  const PendingRequest& own = *call.carried.front().own;
-  device::DeviceGroup& group = *on_device_;
-  const device::StreamHandle stream = entry_->get();
-  const auto data = device::address(own.data);
-  const auto target = device::address(own.target);
-  const Wanted wanted = wanted_by(request, own.residual);
-  std::vector<Handle> operations;
-  const auto add = [&](const device::Handed& handed) { operations.push_back(handed->operation()); };
-  switch (what.collective) {
+  switch (call.carried.front().request->what.collective) {
     case Collective::all_reduce:
-      add(device::all_reduce(group, data, what.count, what.dtype, what.op, 1, stream, wanted));
-      break;
-    case Collective::broadcast:
-      add(device::broadcast(group, data, what.count, what.dtype, what.root, stream, wanted));
-      break;
-    case Collective::reduce_scatter: {
-      const auto& counts = own.counts;
-      if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
-        add(device::reduce_scatter(group, data, target, counts.front(), what.dtype, what.op, 1, stream, wanted));
-        break;
-      }
-      device::Address part = data;
-      for (int owner = 0; const std::size_t count : counts) {
-        if (count > 0) add(device::reduce(group, part, target, count, what.dtype, what.op, 1, owner, stream));
-        part += count * size_of(what.dtype);
-        ++owner;
-      }
-      break;
-    }
-    case Collective::all_gather: add(gather(call)); break;
-    case Collective::all_to_all: add(send_to_all(call)); break;
+    case Collective::broadcast: return {start(call_of(call.carried.front()))->operation()};
+    case Collective::reduce_scatter: return reduce_scatter(call);
+    case Collective::all_gather: return {gather(call)->operation()};
+    case Collective::all_to_all: return {send_to_all(call)->operation()};
     default: throw Failure(ErrorKind::invalid, "a coordinator does not carry out this collective on a device");
+  }
+}
+
+device::Handed DeviceCalls::start(const CollectiveCall& call) {
+  return device::start(*on_device_, call, entry_->get());
+}
+
+// Parts of several sizes are reduced one by one to their owners.
+std::vector<Handle> DeviceCalls::reduce_scatter(const DeviceCall& call) {
+  const auto& counts = call.carried.front().own->counts;
+  CollectiveCall whole = call_of(call.carried.front());
+  if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
+    whole.count = counts.front();
+    return {start(whole)->operation()};
+  }
+  std::vector<Handle> operations;
+  const std::byte* part = whole.source;
+  for (int owner = 0; const std::size_t count : counts) {
+    const CollectiveCall one{.collective = Collective::reduce,
+                             .source = part,
+                             .target = whole.target,
+                             .count = count,
+                             .dtype = whole.dtype,
+                             .op = whole.op,
+                             .root = owner++};
+    if (count > 0) operations.push_back(start(one)->operation());
+    part += count * size_of(whole.dtype);
   }
   return operations;
 }
@@ -198,38 +198,41 @@ std::vector<Handle> DeviceCalls::start(const DeviceCall& call) {
 // What this rank has not handed in, because it has joined, is zeros. The call comes after all earlier ones, and so may
 // use the memory in which they were packed.
 device::Handed DeviceCalls::reduce_packed(const DeviceCall& call) {
-  const Fingerprint& what = call.carried.front().request->what;
   std::vector<device::Block> blocks;
   std::size_t count = 0;
   for (const Carried& each : call.carried) {
-    const std::byte* const data = each.own == nullptr ? nullptr : each.own->data;
+    const std::byte* const data = each.own == nullptr ? nullptr : each.own->call.target;
     blocks.push_back({device::address(data), each.request->what.count});
     count += each.request->what.count;
   }
   const device::Current current(device_->driver(), device_->context());
-  const device::Address memory = spare(count * size_of(what.dtype));
-  last_spare_ = device::all_reduce(*on_device_, std::move(blocks), memory, what.dtype, what.op, entry_->get());
+  CollectiveCall packed = call_of({call.carried.front().request, nullptr});
+  packed.target = device::pointer(spare(count * size_of(packed.dtype)));
+  packed.count = count;
+  last_spare_ = device::start_packed(*on_device_, packed, std::move(blocks), entry_->get());
   return last_spare_;
 }
 
 device::Handed DeviceCalls::gather(const DeviceCall& call) {
-  const Fingerprint& what = call.carried.front().request->what;
-  const auto source = device::address(call.carried.front().own->data);
-  const device::Address to = output(call);
   const auto& counts = call.counts;
-  if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); }))
-    return device::all_gather(*on_device_, source, to, counts.front(), what.dtype, entry_->get());
-  const device::Block own{source, counts[static_cast<std::size_t>(like_->rank)]};
-  return device::exchange(*on_device_, what.collective, std::vector(counts.size(), own),
-                          device::in_a_row(to, counts, what.dtype), what.dtype, -1, entry_->get());
+  CollectiveCall one = call_of(call.carried.front());
+  one.target = device::pointer(output(call));
+  if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
+    one.count = counts.front();
+  } else {
+    const Elements own{const_cast<std::byte*>(one.source), counts[static_cast<std::size_t>(like_->rank)]};
+    one.sends.assign(counts.size(), own);
+    one.receives = in_a_row(one.target, counts, one.dtype);
+  }
+  return start(one);
 }
 
 device::Handed DeviceCalls::send_to_all(const DeviceCall& call) {
-  const Fingerprint& what = call.carried.front().request->what;
   const PendingRequest& own = *call.carried.front().own;
-  return device::exchange(*on_device_, what.collective,
-                          device::in_a_row(device::address(own.data), own.counts, what.dtype),
-                          device::in_a_row(output(call), call.counts, what.dtype), what.dtype, -1, entry_->get());
+  CollectiveCall one = call_of(call.carried.front());
+  one.sends = in_a_row(const_cast<std::byte*>(one.source), own.counts, one.dtype);
+  one.receives = in_a_row(device::pointer(output(call)), call.counts, one.dtype);
+  return start(one);
 }
 
 // Where what comes belongs. The call is handed over to come after what the entry's stream has to do, and so after
@@ -250,24 +253,23 @@ device::Address DeviceCalls::output(const DeviceCall& call) {
 
 // What a rank does that has joined: an all_reduce gets zeros from it, an all_gather nothing. What comes is of no use.
 device::Handed DeviceCalls::stand_in(const DeviceCall& call) {
-  const Fingerprint& what = call.carried.front().request->what;
   const device::Driver& driver = device_->driver();
   const device::Current current(driver, device_->context());
   if (last_spare_ != nullptr) last_spare_->order_before(entry_->get());
-  if (what.collective == Collective::all_gather) {
+  CollectiveCall one = call_of(call.carried.front());
+  if (one.collective == Collective::all_gather) {
     const std::size_t total = std::accumulate(call.counts.begin(), call.counts.end(), std::size_t{0});
-    const auto blocks = device::in_a_row(spare(total * size_of(what.dtype)), call.counts, what.dtype);
-    const std::vector<device::Block> nothing(call.counts.size());
-    last_spare_ = total == 0
-                      ? device::all_gather(*on_device_, 0, 0, 0, what.dtype, entry_->get())
-                      : device::exchange(*on_device_, what.collective, nothing, blocks, what.dtype, -1, entry_->get());
+    if (total > 0) {
+      one.sends.resize(call.counts.size());
+      one.receives = in_a_row(device::pointer(spare(total * size_of(one.dtype))), call.counts, one.dtype);
+    }
   } else {
-    const std::size_t bytes = what.count * size_of(what.dtype);
+    const std::size_t bytes = one.count * size_of(one.dtype);
     const device::Address zeros = spare(bytes);
     driver.check(driver.fill(zeros, 0, bytes, entry_->get()), "cuMemsetD8Async");
-    last_spare_ = device::all_reduce(*on_device_, zeros, what.count, what.dtype, what.op, 1, entry_->get(),
-                                     wanted_by(*call.carried.front().request));
+    one.target = device::pointer(zeros);
   }
+  last_spare_ = start(one);
   return last_spare_;
 }
 

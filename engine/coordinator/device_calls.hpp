@@ -62,6 +62,8 @@ class DeviceCalls {
   void serve();
   void release(device::StreamHandle stream) const;
   std::vector<Handle> start(const DeviceCall& call);
+  device::Handed start(const CollectiveCall& call);
+  std::vector<Handle> reduce_scatter(const DeviceCall& call);
   device::Handed reduce_packed(const DeviceCall& call);
   device::Handed gather(const DeviceCall& call);
   device::Handed send_to_all(const DeviceCall& call);

@@ -80,19 +80,19 @@ class FusedAllReduce final : public BatchWork {
       const std::size_t bytes = bytes_of(carried);
       const bool packed = is_packed(carried);
       if (packed) {
-        std::byte* const data = carried.own ? carried.own->data : nullptr;
+        std::byte* const data = carried.own ? carried.own->call.target : nullptr;
         if (packed_bytes_ == 0) row = data;
         in_a_row = in_a_row && data != nullptr && data == row + packed_bytes_;
         packed_bytes_ += bytes;
-        feedback = feedback || (carried.own && carried.own->residual != nullptr);
+        feedback = feedback || (carried.own && carried.own->call.residual != nullptr);
       }
       // Memory of an arena in which a collective was given up is never used again.
-      const bool lies = !packed && carried.own && !(context_.revocable && arena.holds(carried.own->data, bytes));
+      const bool lies = !packed && carried.own && !(context_.revocable && arena.holds(carried.own->call.target, bytes));
       apart_ = apart_ || (!packed && !lies && carried.own);
       if (!packed && !lies) unplaced += bytes;
       // What is reduced apart begins together, on one machine, where nothing is encoded.
-      std::byte* const residual = lies ? carried.own->residual : nullptr;
-      places_.push_back({carried.own.get(), lies ? carried.own->data : nullptr, residual, bytes, packed});
+      std::byte* const residual = lies ? carried.own->call.residual : nullptr;
+      places_.push_back({carried.own.get(), lies ? carried.own->call.target : nullptr, residual, bytes, packed});
     }
     if (!in_a_row || !arena.holds(row, packed_bytes_)) row = nullptr;
     const std::size_t residual_bytes = feedback ? packed_bytes_ : 0;
@@ -113,7 +113,7 @@ class FusedAllReduce final : public BatchWork {
       free += residual_bytes;
     }
     for (Place& each : places_) {
-      if (each.packed || (each.own != nullptr && each.at == each.own->data)) continue;
+      if (each.packed || (each.own != nullptr && each.at == each.own->call.target)) continue;
       each.at = free;
       if (each.own == nullptr) std::memset(free, 0, each.bytes);
       free += each.bytes;
@@ -121,8 +121,11 @@ class FusedAllReduce final : public BatchWork {
   }
 
   void start(std::byte* data, std::byte* residual, std::size_t bytes) {
-    moving_.push_back(all_reduce(context_.engine, context_.group, data, bytes / size_of(first_.what.dtype),
-                                 first_.what.dtype, first_.what.op, 1, Mode::inside, wanted_by(first_, residual)));
+    CollectiveCall call = call_of(carried_.front());
+    call.target = data;
+    call.count = bytes / size_of(call.dtype);
+    call.residual = residual;
+    moving_.push_back(paceline::start(context_.engine, context_.group, call, Mode::inside));
   }
 
   void start_alone() {
@@ -146,21 +149,21 @@ class FusedAllReduce final : public BatchWork {
     if (each.own == nullptr) {
       if (each.packed) std::memset(each.at + from, 0, bytes);
     } else {
-      copy(each.at + from, each.own->data + from, bytes, first_.prescale);
+      copy(each.at + from, each.own->call.target + from, bytes, first_.prescale);
     }
     if (!each.packed || each.residual == nullptr) return;
-    if (each.own == nullptr || each.own->residual == nullptr) {
+    if (each.own == nullptr || each.own->call.residual == nullptr) {
       std::memset(each.residual + from, 0, bytes);
     } else {
-      std::memcpy(each.residual + from, each.own->residual + from, bytes);
+      std::memcpy(each.residual + from, each.own->call.residual + from, bytes);
     }
   }
 
   void unpack(const Place& each, std::size_t from, std::size_t bytes) const {
     if (each.own == nullptr) return;
-    copy(each.own->data + from, each.at + from, bytes, first_.postscale);
-    if (each.packed && each.residual != nullptr && each.own->residual != nullptr)
-      std::memcpy(each.own->residual + from, each.residual + from, bytes);
+    copy(each.own->call.target + from, each.at + from, bytes, first_.postscale);
+    if (each.packed && each.residual != nullptr && each.own->call.residual != nullptr)
+      std::memcpy(each.own->call.residual + from, each.residual + from, bytes);
     if (from + bytes == each.bytes) context_.finished(*each.own);
   }
 
@@ -177,9 +180,9 @@ class FusedAllReduce final : public BatchWork {
     const double factor = phase_ == Phase::packing ? first_.prescale : first_.postscale;
     for (std::size_t room = calibration::kPackedPerStep; at_ < places_.size(); ++at_, done_ = 0) {
       const Place& each = places_[at_];
-      const bool stays = each.own == nullptr
-                             ? !each.packed
-                             : each.at == each.own->data && factor == 1 && (!each.packed || each.residual == nullptr);
+      const bool stays = each.own == nullptr ? !each.packed
+                                             : each.at == each.own->call.target && factor == 1 &&
+                                                   (!each.packed || each.residual == nullptr);
       const std::size_t bytes = stays ? each.bytes : std::min(room, each.bytes - done_);
       (this->*visit)(each, done_, bytes);
       if (stays) continue;

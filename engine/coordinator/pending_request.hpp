@@ -40,9 +40,7 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   Coordinator& coordinator;  // lives at least until the request is over
   RequestPtr request;
   bool join = false;
-  std::byte* data = nullptr;        // what this rank gives, and where the result of a collective in place goes
-  std::byte* target = nullptr;      // where this rank's part of a reduce_scatter goes
-  std::byte* residual = nullptr;    // what encoding has lost of an all_reduce's data so far; null: it is lost
+  CollectiveCall call;              // as RequestArguments has it
   std::vector<std::size_t> counts;  // by rank: the elements for it, or in its part; afterwards those that it sent
   std::shared_ptr<ArenaMemory> output;
   std::shared_ptr<device::Moment> after;     // on a device: what the caller's stream had to do when it was handed in

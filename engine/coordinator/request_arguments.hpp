@@ -10,6 +10,7 @@
 #include "device/call.hpp"
 #include "device/moment.hpp"
 #include "policy/request.hpp"
+#include "types/call.hpp"
 
 namespace paceline {
 
@@ -21,12 +22,10 @@ using Allocate = std::function<device::Address(const std::vector<std::size_t>& c
 // The memory stays in place until the request is over.
 struct RequestArguments {
   std::string_view name;
-  Fingerprint what;  // its count is 0 if ranks may differ
-  std::string_view shape;
-  std::byte* data = nullptr;
-  std::size_t count = 0;                 // of this rank's elements
-  std::byte* target = nullptr;           // where this rank's part of a reduce_scatter goes
-  std::byte* residual = nullptr;         // of an all_reduce with a codec: float32, as many as the data; null: none
+  // Its count is of all elements that this rank brings, also to a reduce_scatter. An all_gather and an all_to_all have
+  // no target, because only the outcome tells how large it is.
+  CollectiveCall call = {};
+  std::string_view shape = {};
   std::vector<std::size_t> counts = {};  // of the elements for each rank, in an all_to_all or reduce_scatter
   double prescale = 1;
   double postscale = 1;
@@ -43,6 +42,8 @@ struct RequestArguments {
   std::shared_ptr<const Allocate> allocate = {};
   bool alone = false;  // it is refused while another request of this name is under way
 
+  // What ranks must agree on; its count is 0 if they may differ.
+  Fingerprint what() const;
   // Throws Failure (invalid) if they make no sense on this rank of so many.
   void check(int rank, int ranks) const;
   // Notes what the caller's stream has to do until now; null for memory of the host. Throws Failure (invalid) if this

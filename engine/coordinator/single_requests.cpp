@@ -41,6 +41,10 @@ class Single : public BatchWork {
   std::size_t ranks() const { return static_cast<std::size_t>(context_.group.size()); }
   std::size_t me() const { return static_cast<std::size_t>(context_.group.rank); }
 
+  void start(const CollectiveCall& call) {
+    moving_.push_back(paceline::start(context_.engine, context_.group, call, Mode::inside));
+  }
+
   std::size_t turn_ = 0;
 
  private:
@@ -54,21 +58,10 @@ class Broadcast final : public Single {
  protected:
   bool advance() override {
     if (turn_++ > 0) return false;
-    moving_.push_back(broadcast(context_.engine, context_.group, own().data, request().what.count, dtype(),
-                                request().what.root, Mode::inside, wanted_by(request())));
+    start(call_of(carried_.front()));
     return true;
   }
 };
-
-// Returns buffers of `counts` elements, one behind the other.
-std::vector<Buffer> in_a_row(std::byte* next, const std::vector<std::size_t>& counts, std::size_t width) {
-  std::vector<Buffer> buffers;
-  for (const std::size_t count : counts) {
-    buffers.push_back({next, count});
-    next += count * width;
-  }
-  return buffers;
-}
 
 std::size_t sum(const std::vector<std::size_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
@@ -93,14 +86,15 @@ class Exchange final : public Single {
 
   void trade() {
     auto counts = amounts_.received();
-    std::byte* const data = has_own() ? own().data : nullptr;
-    const auto sends = request().what.collective == Collective::all_to_all
-                           ? in_a_row(data, own().counts, width())
-                           : std::vector<Buffer>(ranks(), {data, counts[me()]});
+    CollectiveCall call = call_of(carried_.front());
+    auto* const data = const_cast<std::byte*>(call.source);
+    call.sends = call.collective == Collective::all_to_all ? in_a_row(data, own().counts, dtype())
+                                                           : std::vector<Elements>(ranks(), {data, counts[me()]});
     // A rank that has joined takes part, and forgets what it gets.
     output_ = context_.fusion.output(sum(counts) * width());
-    moving_.push_back(exchange(context_.engine, context_.group, request().what.collective, sends,
-                               in_a_row(output_->data(), counts, width()), dtype(), -1, Mode::inside));
+    call.receives = in_a_row(output_->data(), counts, dtype());
+    call.count = 0;
+    start(call);
     if (!has_own()) return;
     own().output = output_;
     own().counts = std::move(counts);
@@ -119,32 +113,44 @@ class ReduceScatter final : public Single {
  protected:
   bool advance() override {
     if (turn_++ > 0) {
-      if (request().postscale != 1) scale(own().target, own().target, own().counts[me()], request().postscale);
+      const CollectiveCall& call = own().call;
+      if (request().postscale != 1) scale(call.target, call.target, own().counts[me()], request().postscale);
       return false;
     }
+    CollectiveCall call = call_of(carried_.front());
     const auto& counts = own().counts;
-    std::byte* source = own().data;
     if (request().prescale != 1) {
-      source = context_.fusion.at_least(sum(counts) * width());
-      scale(source, own().data, sum(counts), request().prescale);
+      std::byte* const scaled = context_.fusion.at_least(sum(counts) * width());
+      scale(scaled, call.source, sum(counts), request().prescale);
+      call.source = scaled;
     }
     if (std::ranges::all_of(counts, [&](std::size_t count) { return count == counts.front(); })) {
-      moving_.push_back(reduce_scatter(context_.engine, context_.group, source, own().target, counts.front(), dtype(),
-                                       request().what.op, 1, Mode::inside, wanted_by(request())));
-      return true;
-    }
-    for (std::size_t rank = 0; rank < ranks(); ++rank) {
-      if (counts[rank] > 0) {
-        if (rank == me()) std::memcpy(own().target, source, counts[rank] * width());
-        moving_.push_back(reduce(context_.engine, context_.group, rank == me() ? own().target : source, counts[rank],
-                                 dtype(), request().what.op, 1, static_cast<int>(rank), Mode::inside));
-      }
-      source += counts[rank] * width();
+      call.count = counts.front();
+      start(call);
+    } else {
+      reduce_parts(call);
     }
     return true;
   }
 
  private:
+  void reduce_parts(const CollectiveCall& call) {
+    auto* part = const_cast<std::byte*>(call.source);  // other ranks' parts are only read
+    for (std::size_t rank = 0; rank < ranks(); ++rank) {
+      const std::size_t count = own().counts[rank];
+      if (count > 0) {
+        if (rank == me()) std::memcpy(call.target, part, count * width());
+        start({.collective = Collective::reduce,
+               .target = rank == me() ? call.target : part,
+               .count = count,
+               .dtype = dtype(),
+               .op = call.op,
+               .root = static_cast<int>(rank)});
+      }
+      part += count * width();
+    }
+  }
+
   void scale(std::byte* to, const std::byte* from, std::size_t count, double factor) const {
     kernels().scale(dtype(), to, from, count, factor);
   }

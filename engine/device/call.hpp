@@ -79,15 +79,4 @@ inline std::vector<Block> blocks_at(Address data, std::size_t count, DType dtype
   return all;
 }
 
-// Blocks of these counts of elements, one behind the other.
-inline std::vector<Block> in_a_row(Address data, const std::vector<std::size_t>& counts, DType dtype) {
-  std::vector<Block> all;
-  all.reserve(counts.size());
-  for (const std::size_t count : counts) {
-    all.push_back({data, count});
-    data += count * size_of(dtype);
-  }
-  return all;
-}
-
 }  // namespace paceline::device

@@ -20,8 +20,8 @@ DeviceOperation::DeviceOperation(Engine& engine, Device& device, Neighbours& nei
 }
 
 void DeviceOperation::meet() {
-  Handle meeting = all_gather(engine_, *group, reinterpret_cast<const std::byte*>(&notice),
-                              reinterpret_cast<std::byte*>(notices_.data()), sizeof(Notice), DType::uint8, Mode::async);
+  Handle meeting =
+      paceline::start(engine_, *group, gather_bytes(&notice, notices_.data(), sizeof(Notice)), Mode::async);
   const auto lock = engine_.host().enter();
   sequence = meeting->sequence;
   meeting_ = std::move(meeting);

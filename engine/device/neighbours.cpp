@@ -225,7 +225,7 @@ bool Neighbours::leave(std::uint32_t last) {
 // Afterwards the streams of all ranks have come to their end. Ranks that have not left call other collectives
 // meanwhile, but not in this group.
 bool Neighbours::all_have_left() {
-  const auto goodbye = barrier(engine_, *hosts_, Mode::async);
+  const auto goodbye = start(engine_, *hosts_, {.collective = Collective::barrier}, Mode::async);
   return comes_true([&] { return engine_.is_over(*goodbye); }) && goodbye->state() == Operation::State::done;
 }
 

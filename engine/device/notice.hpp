@@ -49,8 +49,7 @@ template <typename T>
 std::vector<T> exchanged(Engine& engine, Group& group, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<T> all(static_cast<std::size_t>(group.size()));
-  all_gather(engine, group, reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data()),
-             sizeof(T), DType::uint8, Mode::blocking);
+  start(engine, group, gather_bytes(&mine, all.data(), sizeof(T)), Mode::blocking);
   return all;
 }
 

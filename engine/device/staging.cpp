@@ -4,6 +4,20 @@
 
 namespace paceline::device {
 
+namespace {
+
+// Returns the call as the engine does it, without memory.
+CollectiveCall on_host(const Call& call) {
+  return {.collective = call.collective,
+          .dtype = call.dtype,
+          .op = call.op,
+          .factor = call.factor,
+          .root = call.root,
+          .codec = call.codec};
+}
+
+}  // namespace
+
 Staging::Staging(Engine& engine, Group& hosts, const Driver& driver, Control& control, std::size_t slot)
     : engine_(engine),
       hosts_(hosts),
@@ -25,9 +39,10 @@ Staging::Chunks Staging::plan(const Call& call, std::size_t longest) {
 
 Staging::Chunks Staging::plan(const Call& call, const MachineFirst& plan) {
   Chunks chunks = this->plan(call, call.count);
-  const auto pieces = [&hosts = hosts_, dtype = call.dtype, op = call.op, codec = call.codec](const Plan& between,
-                                                                                              std::size_t elements) {
-    return pieces_between(hosts, between, elements, dtype, op, {codec});
+  const auto pieces = [&hosts = hosts_, like = on_host(call)](const Plan& between, std::size_t elements) {
+    CollectiveCall piece = like;
+    piece.count = elements;
+    return pieces_between(hosts, between, piece);
   };
   chunks.parts = std::make_unique<const MachineParts>(plan, call.count, chunks.elements, pieces);
   return chunks;
@@ -132,39 +147,28 @@ bool Staging::advance(Chunks& chunks, Error& trouble) {
 
 // Starts the engine's collective for the next chunk.
 Handle Staging::serve(const Chunks& chunks) const {
-  const Call& call = chunks.call;
   const std::uint32_t chunk = chunks.first + chunks.served;
   std::byte* const in = input_of(chunk);
   std::byte* const out = output_of(chunks, chunk);
-  const std::size_t count = std::min(chunks.elements, chunks.longest - chunks.served * chunks.elements);
-  const Wanted wanted{call.codec, call.residual.empty() ? nullptr : residual_of(chunk)};
-  if (chunks.parts != nullptr) {
-    const Op op = call.op == Op::premul_sum ? Op::sum : call.op;
-    return all_reduce_between(engine_, hosts_, chunks.parts->between(), in, count, call.dtype, op, Mode::inside,
-                              wanted);
+  CollectiveCall call = on_host(chunks.call);
+  if (chunks.call.uneven) {
+    const auto elements = [&](const std::vector<Block>& blocks, std::byte* memory) {
+      std::vector<Elements> all;
+      for (const Piece& piece : pieces(chunks, chunks.served, blocks, memory)) all.push_back({piece.here, piece.count});
+      all.resize(static_cast<std::size_t>(hosts_.size()), all.empty() ? Elements{} : all.front());
+      return all;
+    };
+    call.sends = elements(chunks.call.input, in);
+    call.receives = elements(chunks.call.output, out);
+    return start(engine_, hosts_, call, Mode::inside);
   }
-  switch (call.collective) {
-    case Collective::all_reduce:
-      return all_reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, Mode::inside, wanted);
-    case Collective::broadcast:
-      return broadcast(engine_, hosts_, in, count, call.dtype, call.root, Mode::inside, wanted);
-    case Collective::reduce:
-      return reduce(engine_, hosts_, in, count, call.dtype, call.op, call.factor, call.root, Mode::inside);
-    case Collective::reduce_scatter:
-      return reduce_scatter(engine_, hosts_, in, out, count, call.dtype, call.op, call.factor, Mode::inside, wanted);
-    case Collective::all_gather:
-      if (!call.uneven) return all_gather(engine_, hosts_, in, out, count, call.dtype, Mode::inside, wanted);
-      break;
-    default: break;
-  }
-  const auto buffers = [&](const std::vector<Block>& blocks, std::byte* memory) {
-    std::vector<Buffer> all;
-    for (const Piece& piece : pieces(chunks, chunks.served, blocks, memory)) all.push_back({piece.here, piece.count});
-    all.resize(static_cast<std::size_t>(hosts_.size()), all.empty() ? Buffer{} : all.front());
-    return all;
-  };
-  return exchange(engine_, hosts_, call.collective, buffers(call.input, in), buffers(call.output, out), call.dtype,
-                  call.root, Mode::inside);
+  call.source = in;
+  call.target = out;
+  call.count = std::min(chunks.elements, chunks.longest - chunks.served * chunks.elements);
+  call.residual = chunks.call.residual.empty() ? nullptr : residual_of(chunk);
+  if (chunks.parts == nullptr) return start(engine_, hosts_, call, Mode::inside);
+  if (call.op == Op::premul_sum) call.op = Op::sum;
+  return start_between(engine_, hosts_, chunks.parts->between(), call, Mode::inside);
 }
 
 void Staging::release(const Chunks& chunks) { advance_to(control_->served, chunks.end); }

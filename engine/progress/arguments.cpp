@@ -64,4 +64,21 @@ void check_blocks_apart(const Group& group, Collective collective, const std::ve
   }
 }
 
+void check_exchange(const Group& group, const CollectiveCall& call) {
+  if (!call.has_root() && call.collective != Collective::all_gather && call.collective != Collective::all_to_all)
+    throw Failure(ErrorKind::invalid, "exchange serves all_gather, gather, scatter and all_to_all");
+  if (call.has_root()) check_rank(group, call.root, "the root");
+  const auto size = static_cast<std::size_t>(group.size());
+  if (call.sends.size() != size || call.receives.size() != size)
+    throw Failure(ErrorKind::invalid,
+                  "an exchange needs one buffer per rank, got " + std::to_string(call.sends.size()) + " to send and " +
+                      std::to_string(call.receives.size()) + " to receive in a group of " + std::to_string(size));
+  if (call.has_root() && group.rank != call.root) return;
+  const auto me = static_cast<std::size_t>(group.rank);
+  const std::size_t width = size_of(call.dtype);
+  if (call.sends[me].count != call.receives[me].count)
+    throw Failure(ErrorKind::invalid, "this rank sends itself " + std::to_string(call.sends[me].count * width) +
+                                          " bytes but expects " + std::to_string(call.receives[me].count * width));
+}
+
 }  // namespace paceline

@@ -7,6 +7,7 @@
 
 #include "execute/group.hpp"
 #include "program/flow.hpp"
+#include "types/call.hpp"
 
 namespace paceline {
 
@@ -23,26 +24,7 @@ void check_part(const Group& group, const std::byte* part, const std::byte* whol
 void check_blocks_apart(const Group& group, Collective collective, const std::vector<Place>& sends,
                         const std::vector<Place>& recvs, int root);
 
-inline bool has_root(Collective exchange) { return exchange == Collective::gather || exchange == Collective::scatter; }
-
-// sends, recvs: blocks with a `count` of elements, which must be one for each rank.
-template <typename Blocks>
-void check_exchange(const Group& group, Collective collective, const Blocks& sends, const Blocks& recvs, DType dtype,
-                    int root) {
-  const bool rooted = has_root(collective);
-  if (!rooted && collective != Collective::all_gather && collective != Collective::all_to_all)
-    throw Failure(ErrorKind::invalid, "exchange serves all_gather, gather, scatter and all_to_all");
-  if (rooted) check_rank(group, root, "the root");
-  const auto size = static_cast<std::size_t>(group.size());
-  if (sends.size() != size || recvs.size() != size)
-    throw Failure(ErrorKind::invalid, "an exchange needs one buffer per rank, got " + std::to_string(sends.size()) +
-                                          " to send and " + std::to_string(recvs.size()) +
-                                          " to receive in a group of " + std::to_string(size));
-  if (rooted && group.rank != root) return;
-  const auto me = static_cast<std::size_t>(group.rank);
-  if (sends[me].count != recvs[me].count)
-    throw Failure(ErrorKind::invalid, "this rank sends itself " + std::to_string(sends[me].count * size_of(dtype)) +
-                                          " bytes but expects " + std::to_string(recvs[me].count * size_of(dtype)));
-}
+// An exchange: a call with a block to and from each rank.
+void check_exchange(const Group& group, const CollectiveCall& call);
 
 }  // namespace paceline

@@ -11,14 +11,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "calibration/named.hpp"
 #include "codec/codec.hpp"
 #include "failure/error.hpp"
 #include "memory/arena.hpp"
 #include "progress/collectives.hpp"
 #include "python/errors.hpp"
 #include "python/gil.hpp"
-#include "types/elements.hpp"
 
 namespace paceline {
 
@@ -50,19 +48,11 @@ inline Codec codec_of(int number) {
   return static_cast<Codec>(number);
 }
 
-// codec: a number, or -1 for what the group does otherwise.
-inline Wanted wanted(int codec, Address residual = 0) {
-  return {codec < 0 ? std::nullopt : std::optional(codec_of(codec)), memory(residual)};
-}
-
-inline Collective collective_of(const std::string& name) {
+inline Collective collective_of(std::string_view name) {
   for (std::size_t i = 0; i < kCollectiveNames.size(); ++i)
     if (kCollectiveNames[i] == name) return static_cast<Collective>(i);
-  throw Failure(ErrorKind::invalid, "no such collective: " + name);
+  throw Failure(ErrorKind::invalid, "no such collective: " + std::string(name));
 }
-
-// An address and a number of elements.
-using WireBuffer = std::pair<Address, std::size_t>;
 
 // A group, the engine that it lives in, and a callable that hears of its failures before they are raised.
 struct PyGroup {
@@ -91,9 +81,10 @@ inline nb::object give(const PyGroup& self, std::shared_ptr<Operation> operation
   return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
 }
 
-// Is called before each collective that LargeCalls may count; `bytes` are those of the whole.
-inline void look_before(const PyGroup& self, std::size_t bytes) {
-  if (bytes < calibration::kLargeCall || self.group->large_calls == nullptr) return;
+// Is called before each call that LargeCalls may count.
+inline void look_before(const PyGroup& self, const CollectiveCall& call) {
+  if (self.group->large_calls == nullptr || !LargeCalls::counts(call.fingerprint(), bytes_of(*self.group, call)))
+    return;
   if (self.look.is_valid() && self.group->large_calls->stops()) self.look();
 }
 
@@ -129,6 +120,7 @@ struct PyArenaBuffer {
 
 void bind_arena(nb::module_& m);
 void bind_at_once(nb::class_<PyGroup>& group);
+void bind_call(nb::module_& m);
 void bind_codec(nb::module_& m);
 void bind_coordinator(nb::module_& m);
 void bind_device(nb::module_& m);

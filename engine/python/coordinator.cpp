@@ -91,23 +91,19 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 
 // The GIL is kept, because this takes less time than to give it up and get it back.
 // With `trial` the request is checked alone, and nothing is handed in.
-std::optional<PyRequest> submit(PyCoordinator& self, int collective, std::string_view name, Address data,
-                                std::size_t count, int dtype, int op, int root, std::string_view shape, double prescale,
+std::optional<PyRequest> submit(PyCoordinator& self, std::string_view name, const CollectiveCall& call,
+                                std::string_view shape, std::vector<std::size_t> counts, double prescale,
                                 double postscale, int priority, std::pair<std::uint64_t, std::uint32_t> bundle,
-                                int codec, Address residual, Address target, std::vector<std::size_t> counts,
                                 PyDevices* devices, device::Ordinal ordinal, Address stream, nb::object allocate,
                                 bool trial) {
-  const auto kind = static_cast<Collective>(collective);
-  const bool ragged = kind == Collective::all_gather || kind == Collective::all_to_all;
-  RequestArguments arguments{
-      name, {ragged ? 0 : count, root, kind, dtype_of(dtype), op_of(op), codec_of(codec)}, shape, memory(data), count};
-  arguments.target = memory(target);
-  arguments.residual = memory(residual);
-  arguments.counts = std::move(counts);
-  arguments.prescale = prescale;
-  arguments.postscale = postscale;
-  arguments.priority = priority;
-  arguments.bundle = {bundle.first, bundle.second};
+  RequestArguments arguments{.name = name,
+                             .call = call,
+                             .shape = shape,
+                             .counts = std::move(counts),
+                             .prescale = prescale,
+                             .postscale = postscale,
+                             .priority = priority,
+                             .bundle = {bundle.first, bundle.second}};
   if (devices != nullptr) {
     arguments.on_device = {devices->shared(), ordinal, reinterpret_cast<device::StreamHandle>(stream)};
     arguments.allocate = allocate_by(std::move(allocate));
@@ -161,14 +157,6 @@ nb::list records(PyCoordinator& self, std::uint64_t after) {
 }  // namespace
 
 void bind_coordinator(nb::module_& m) {
-  nb::dict collectives;
-  for (const Collective collective : {Collective::all_reduce, Collective::broadcast, Collective::all_gather,
-                                      Collective::reduce_scatter, Collective::all_to_all, Collective::barrier}) {
-    const auto number = static_cast<std::size_t>(collective);
-    collectives[nb::str(kCollectiveNames[number].data())] = number;
-  }
-  m.attr("COLLECTIVES") = collectives;
-
   nb::class_<PyRequest>(m, "Request")
       .def("done",
            [](PyRequest& self) {
@@ -196,11 +184,10 @@ void bind_coordinator(nb::module_& m) {
       .def_prop_ro("board_offset", [](PyCoordinator& self) { return self.coordinator->board_offset(); })
       .def(
           "open", [](PyCoordinator& self, std::uint64_t offset) { self.coordinator->open(offset); }, Release())
-      .def("submit", &submit, "collective"_a, "name"_a, "data"_a, "count"_a, "dtype"_a, "op"_a, "root"_a, "shape"_a,
+      .def("submit", &submit, "name"_a, "call"_a, "shape"_a = "", "counts"_a = std::vector<std::size_t>{},
            "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
-           "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "codec"_a = 0, "residual"_a = 0, "target"_a = 0,
-           "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0,
-           "allocate"_a = nb::none(), "trial"_a = false)
+           "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0,
+           "stream"_a = 0, "allocate"_a = nb::none(), "trial"_a = false)
       .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",

@@ -62,15 +62,8 @@ device::DeviceGroup& open(const PyDeviceGroup& self) {
   return *self.on_device;
 }
 
-std::vector<device::Block> blocks_from(const std::vector<WireBuffer>& wire) {
-  std::vector<device::Block> blocks;
-  for (const auto& [data, count] : wire) blocks.push_back({data, count});
-  return blocks;
-}
-
-template <typename Call>
-PyDeviceOperation handed(PyDeviceGroup& self, Call&& call) {
-  auto pending = without_gil(self, [&] { return call(open(self)); });
+PyDeviceOperation start_call(PyDeviceGroup& self, const CollectiveCall& call, Address stream) {
+  auto pending = without_gil(self, [&] { return device::start(open(self), call, stream_of(stream)); });
   return {std::move(pending), self.failed};
 }
 
@@ -97,59 +90,7 @@ void bind_device(nb::module_& m) {
 
   nb::class_<PyDeviceGroup>(m, "DeviceGroup")
       .def("__init__", &make_group, "devices"_a, "group"_a, "address"_a, "ordinal"_a = 0)
-      .def(
-          "all_reduce",
-          [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, Address stream,
-             int codec, Address residual) {
-            return handed(self, [&](device::DeviceGroup& group) {
-              return device::all_reduce(group, data, count, dtype_of(dtype), op_of(op), factor, stream_of(stream),
-                                        wanted(codec, residual));
-            });
-          },
-          "data"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a, "codec"_a = -1, "residual"_a = 0)
-      .def(
-          "broadcast",
-          [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int root, Address stream, int codec) {
-            return handed(self, [&](device::DeviceGroup& group) {
-              return device::broadcast(group, data, count, dtype_of(dtype), root, stream_of(stream), wanted(codec));
-            });
-          },
-          "data"_a, "count"_a, "dtype"_a, "root"_a, "stream"_a, "codec"_a = 0)
-      .def("reduce",
-           [](PyDeviceGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root,
-              Address stream) {
-             return handed(self, [&](device::DeviceGroup& group) {
-               return device::reduce(group, data, data, count, dtype_of(dtype), op_of(op), factor, root,
-                                     stream_of(stream));
-             });
-           })
-      .def(
-          "all_gather",
-          [](PyDeviceGroup& self, Address source, Address data, std::size_t count, int dtype, Address stream,
-             int codec) {
-            return handed(self, [&](device::DeviceGroup& group) {
-              return device::all_gather(group, source, data, count, dtype_of(dtype), stream_of(stream), wanted(codec));
-            });
-          },
-          "source"_a, "data"_a, "count"_a, "dtype"_a, "stream"_a, "codec"_a = 0)
-      .def(
-          "reduce_scatter",
-          [](PyDeviceGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor,
-             Address stream, int codec, Address residual) {
-            return handed(self, [&](device::DeviceGroup& group) {
-              return device::reduce_scatter(group, source, to, count, dtype_of(dtype), op_of(op), factor,
-                                            stream_of(stream), wanted(codec, residual));
-            });
-          },
-          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "stream"_a, "codec"_a = 0, "residual"_a = 0)
-      .def("exchange",
-           [](PyDeviceGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
-              const std::vector<WireBuffer>& recvs, int dtype, int root, Address stream) {
-             return handed(self, [&](device::DeviceGroup& group) {
-               return device::exchange(group, collective_of(collective), blocks_from(sends), blocks_from(recvs),
-                                       dtype_of(dtype), root, stream_of(stream));
-             });
-           })
+      .def("start", &start_call)
       .def_prop_ro("last", [](const PyDeviceGroup& self) { return told(open(self).last()); })
       .def_prop_ro("share_device", [](const PyDeviceGroup& self) { return open(self).share_device(); })
       .def_prop_ro("limits",

@@ -24,12 +24,6 @@ Mode mode_of(int number) {
   return static_cast<Mode>(number);
 }
 
-std::vector<Buffer> buffers_from(const std::vector<WireBuffer>& wire) {
-  std::vector<Buffer> buffers;
-  for (const auto& [address, count] : wire) buffers.push_back({memory(address), count});
-  return buffers;
-}
-
 // See `_engine.pyi`.
 nb::list ways(const PyGroup& self) {
   const auto found = without_gil(self, [&] { return self.engine->methods(*self.group); });
@@ -43,11 +37,6 @@ nb::list ways(const PyGroup& self) {
     sizes.append(nb::make_tuple(size.from, size.settled(), size.best, std::move(tried)));
   }
   return sizes;
-}
-
-// Returns the bytes of all ranks' blocks of `count` elements.
-std::size_t whole(const PyGroup& self, std::size_t count, int dtype) {
-  return count * size_of(dtype_of(dtype)) * static_cast<std::size_t>(self.group->size());
 }
 
 nb::tuple large_calls(const PyGroup& self, std::uint64_t first) {
@@ -75,9 +64,9 @@ int clear(PyObject* self) {
 PyType_Slot kGroupSlots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {Py_tp_clear, reinterpret_cast<void*>(clear)}, {0, nullptr}};
 
-template <typename Call>
-nb::object released(const PyGroup& self, Call&& call) {
-  Handle operation = without_gil(self, std::forward<Call>(call));
+nb::object start_call(PyGroup& self, const CollectiveCall& call, int mode) {
+  look_before(self, call);
+  Handle operation = without_gil(self, [&] { return start(*self.engine, *self.group, call, mode_of(mode)); });
   return operation ? give(self, std::move(operation)) : nb::none();
 }
 
@@ -100,81 +89,7 @@ void bind_group(nb::module_& m) {
           },
           "codec"_a, "from_bytes"_a = 0)
       .def("ways", &ways)
-      .def(
-          "all_reduce",
-          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode,
-             int codec, Address residual) {
-            look_before(self, count * size_of(dtype_of(dtype)));
-            return released(self, [&] {
-              return all_reduce(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
-                                op_of(op), factor, mode_of(mode), wanted(codec, residual));
-            });
-          },
-          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = -1, "residual"_a = 0)
-      .def(
-          "broadcast",
-          [](PyGroup& self, Address data, std::size_t count, int dtype, int root, int mode, int codec) {
-            return released(self, [&] {
-              return broadcast(*self.engine, *self.group, memory(data), count, dtype_of(dtype), root, mode_of(mode),
-                               wanted(codec));
-            });
-          },
-          "data"_a, "count"_a, "dtype"_a, "root"_a, "mode"_a, "codec"_a = 0)
-      .def("reduce",
-           [](PyGroup& self, Address data, std::size_t count, int dtype, int op, double factor, int root, int mode) {
-             return released(self, [&] {
-               return reduce(*self.engine, *self.group, memory(data), count, dtype_of(dtype), op_of(op), factor, root,
-                             mode_of(mode));
-             });
-           })
-      .def(
-          "all_gather",
-          [](PyGroup& self, Address source, Address data, std::size_t count, int dtype, int mode, int codec) {
-            look_before(self, whole(self, count, dtype));
-            return released(self, [&] {
-              return all_gather(*self.engine, *self.group, memory(source), memory(data), count, dtype_of(dtype),
-                                mode_of(mode), wanted(codec));
-            });
-          },
-          "source"_a, "data"_a, "count"_a, "dtype"_a, "mode"_a, "codec"_a = 0)
-      .def(
-          "reduce_scatter",
-          [](PyGroup& self, Address source, Address to, std::size_t count, int dtype, int op, double factor, int mode,
-             int codec, Address residual) {
-            look_before(self, whole(self, count, dtype));
-            return released(self, [&] {
-              return reduce_scatter(*self.engine, *self.group, memory(source), memory(to), count, dtype_of(dtype),
-                                    op_of(op), factor, mode_of(mode), wanted(codec, residual));
-            });
-          },
-          "source"_a, "to"_a, "count"_a, "dtype"_a, "op"_a, "factor"_a, "mode"_a, "codec"_a = 0, "residual"_a = 0)
-      .def("exchange",
-           [](PyGroup& self, const std::string& collective, const std::vector<WireBuffer>& sends,
-              const std::vector<WireBuffer>& recvs, int dtype, int root, int mode) {
-             const auto out = buffers_from(sends);
-             const auto in = buffers_from(recvs);
-             return released(self, [&] {
-               return exchange(*self.engine, *self.group, collective_of(collective), out, in, dtype_of(dtype), root,
-                               mode_of(mode));
-             });
-           })
-      .def("barrier",
-           [](PyGroup& self, int mode) {
-             return released(self, [&] { return barrier(*self.engine, *self.group, mode_of(mode)); });
-           })
-      .def("send",
-           [](PyGroup& self, Address data, std::size_t count, int dtype, int peer, int tag, int mode) {
-             return released(self, [&] {
-               return send(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag, mode_of(mode));
-             });
-           })
-      .def("recv",
-           [](PyGroup& self, Address data, std::size_t count, int dtype, int peer, int tag, int mode) {
-             return released(self, [&] {
-               return receive(*self.engine, *self.group, memory(data), count, dtype_of(dtype), peer, tag,
-                              mode_of(mode));
-             });
-           })
+      .def("start", &start_call)
       .def("set_plans",
            [](PyGroup& self, const WirePlans& wire) {
              auto plans = plans_from(wire);
@@ -221,7 +136,7 @@ void bind_group(nb::module_& m) {
           "abort", [](PyGroup& self, const std::string& reason) { self.engine->abort(*self.group, reason); }, Release())
       .def(
           "refuse",
-          [](PyGroup& self, const std::string& collective, const std::string& reason) {
+          [](PyGroup& self, std::string_view collective, const std::string& reason) {
             self.engine->refuse(*self.group, collective_of(collective), reason);
           },
           "collective"_a, "reason"_a, Release())

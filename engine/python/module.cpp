@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "calibration/named.hpp"
 #include "kernel/reduce.hpp"
 #include "link/shm.hpp"
 #include "memory/remote.hpp"
@@ -69,6 +70,7 @@ NB_MODULE(_engine, m) {
 
   bind_measure(m);
   bind_future_values(m);
+  bind_call(m);
   bind_codec(m);
   bind_arena(m);
   bind_group(m);

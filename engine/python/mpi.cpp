@@ -45,35 +45,33 @@ class GroupCommunicator final : public mpi::Communicator {
   int size() const override { return self_.group->size(); }
 
   std::string all_reduce(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op) override {
-    return run(count * size_of(dtype), [&] {
-      paceline::all_reduce(*self_.engine, *self_.group, source, to, count, dtype, op, 1, Mode::blocking);
-    });
+    return run({.collective = Collective::all_reduce,
+                .source = source,
+                .target = to,
+                .count = count,
+                .dtype = dtype,
+                .op = op});
   }
 
   std::string all_gather(const std::byte* source, std::byte* to, std::size_t bytes) override {
-    return run(bytes * ranks(), [&] {
-      paceline::all_gather(*self_.engine, *self_.group, source, to, bytes, DType::uint8, Mode::blocking);
-    });
+    return run(gather_bytes(source, to, bytes));
   }
 
   std::string reduce_scatter(const std::byte* source, std::byte* to, std::size_t count, DType dtype, Op op) override {
-    return run(count * size_of(dtype) * ranks(), [&] {
-      paceline::reduce_scatter(*self_.engine, *self_.group, source, to, count, dtype, op, 1, Mode::blocking);
-    });
+    return run({.collective = Collective::reduce_scatter,
+                .source = source,
+                .target = to,
+                .count = count,
+                .dtype = dtype,
+                .op = op});
   }
 
   Wait send(const std::byte* data, std::size_t bytes, int peer, int tag) override {
-    return start([&] {
-      // The engine only reads what it sends.
-      return paceline::send(*self_.engine, *self_.group, const_cast<std::byte*>(data), bytes, DType::uint8, peer, tag,
-                            Mode::async);
-    });
+    return start({.collective = Collective::send, .source = data, .count = bytes, .peer = peer, .tag = tag});
   }
 
   Wait receive(std::byte* data, std::size_t bytes, int peer, int tag) override {
-    return start([&] {
-      return paceline::receive(*self_.engine, *self_.group, data, bytes, DType::uint8, peer, tag, Mode::async);
-    });
+    return start({.collective = Collective::recv, .target = data, .count = bytes, .peer = peer, .tag = tag});
   }
 
   Communicator* split(int color, int key) override {
@@ -86,14 +84,28 @@ class GroupCommunicator final : public mpi::Communicator {
   }
 
  private:
-  std::size_t ranks() const { return static_cast<std::size_t>(size()); }
+  // Returns why the call failed, or nothing.
+  std::string run(const CollectiveCall& call) {
+    return told([&] {
+      look_before(call);
+      paceline::start(*self_.engine, *self_.group, call, Mode::blocking);
+    });
+  }
 
-  // Returns why `call` failed, or nothing. `bytes` are those of the whole collective, 0 if it is not a collective.
-  template <typename Call>
-  std::string run(std::size_t bytes, Call&& call) {
+  Wait start(const CollectiveCall& message) {
+    Handle operation;
+    const std::string error =
+        told([&] { operation = paceline::start(*self_.engine, *self_.group, message, Mode::async); });
+    if (!error.empty()) return [error] { return error; };
+    if (!operation) return [] { return std::string(); };
+    return
+        [this, operation] { return told([&] { self_.engine->wait(*operation, std::chrono::duration<double>(-1)); }); };
+  }
+
+  template <typename Work>
+  std::string told(Work&& work) {
     try {
-      look_before(bytes);
-      call();
+      work();
       return {};
     } catch (const Failure& failure) {
       tell(failure);
@@ -101,23 +113,11 @@ class GroupCommunicator final : public mpi::Communicator {
     }
   }
 
-  template <typename Call>
-  Wait start(Call&& call) {
-    Handle operation;
-    const std::string error = run(0, [&] { operation = call(); });
-    if (!error.empty()) return [error] { return error; };
-    if (!operation) return [] { return std::string(); };
-    return [this, operation] {
-      return run(0, [&] { self_.engine->wait(*operation, std::chrono::duration<double>(-1)); });
-    };
-  }
-
-  void look_before(std::size_t bytes) {
-    if (bytes < calibration::kLargeCall || self_.group->large_calls == nullptr || !self_.group->large_calls->stops())
-      return;
+  void look_before(const CollectiveCall& call) {
+    if (self_.group->large_calls == nullptr || !self_.group->large_calls->stops()) return;
     const WithGil gil;
     try {
-      paceline::look_before(self_, bytes);
+      paceline::look_before(self_, call);
     } catch (nb::python_error& error) {
       throw Failure(ErrorKind::aborted, nb::cast<std::string>(nb::str(error.value())));
     }

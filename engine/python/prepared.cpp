@@ -43,7 +43,7 @@ class PreparedAllReduce final : public tensorflow::Prepared, public std::enable_
 
   void start(void* data, void* call, void (*succeeded)(void* call)) override {
     RequestArguments now = arguments_;
-    now.data = static_cast<std::byte*>(data);
+    now.call.target = static_cast<std::byte*>(data);
     try {
       self_.coordinator->submit(now, [own = shared_from_this(), call, succeeded](PendingRequest& pending) {
         if (pending.state() == Operation::State::done)
@@ -95,31 +95,21 @@ struct PyPrepared {
   std::shared_ptr<tensorflow::Prepared> prepared;
 };
 
-PyPrepared prepare(const PyCoordinator& coordinator, std::string_view name, std::size_t count, int dtype, int op,
-                   std::string_view shape, double prescale, double postscale, int codec, Address residual,
-                   nb::object failed, nb::object keep) {
-  RequestArguments arguments{
-      name, {count, -1, Collective::all_reduce, dtype_of(dtype), op_of(op), codec_of(codec)}, shape, nullptr, count};
-  arguments.residual = memory(residual);
-  arguments.prescale = prescale;
-  arguments.postscale = postscale;
-  return {std::make_shared<PreparedAllReduce>(coordinator, arguments, std::move(failed), std::move(keep))};
-}
-
 }  // namespace
 
 void bind_prepared(nb::module_& m) {
   nb::class_<PyPrepared>(m, "PreparedAllReduce")
       .def(
           "__init__",
-          [](PyPrepared* self, const PyCoordinator& coordinator, std::string_view name, std::size_t count, int dtype,
-             int op, std::string_view shape, double prescale, double postscale, int codec, Address residual,
-             nb::object failed, nb::object keep) {
-            new (self) PyPrepared(prepare(coordinator, name, count, dtype, op, shape, prescale, postscale, codec,
-                                          residual, std::move(failed), std::move(keep)));
+          [](PyPrepared* self, const PyCoordinator& coordinator, std::string_view name, const CollectiveCall& call,
+             std::string_view shape, double prescale, double postscale, nb::object failed, nb::object keep) {
+            const RequestArguments arguments{
+                .name = name, .call = call, .shape = shape, .prescale = prescale, .postscale = postscale};
+            new (self) PyPrepared{
+                std::make_shared<PreparedAllReduce>(coordinator, arguments, std::move(failed), std::move(keep))};
           },
-          "coordinator"_a, "name"_a, "count"_a, "dtype"_a, "op"_a, "shape"_a, "prescale"_a, "postscale"_a, "codec"_a,
-          "residual"_a, "failed"_a, "keep"_a = nb::none())
+          "coordinator"_a, "name"_a, "call"_a, "shape"_a, "prescale"_a, "postscale"_a, "failed"_a,
+          "keep"_a = nb::none())
       .def_prop_ro("address", [](const PyPrepared& self) { return reinterpret_cast<Address>(&self.prepared); });
 }
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "link/shm.hpp"
-#include "progress/collectives.hpp"
+#include "tests/calls.hpp"
 #include "tests/check.hpp"
 
 namespace paceline::test {

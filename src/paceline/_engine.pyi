@@ -116,6 +116,38 @@ def time_decode(codec: int, dtype: int, in_: int, bytes: int, out: int, elements
 def time_copy(in_: int, out: int, bytes: int, calls: int) -> int:
     """Nanoseconds of `calls` calls of memcpy, the yardstick of `time_encode` and `time_decode`."""
 
+class CollectiveCall:
+    """A collective, or a message, as this rank calls it. What it does not use keeps its default.
+
+    collective: its name. source: what this rank brings; 0: what is in `target`. target: where what comes belongs.
+    count: elements of a block, or of the message. factor: by which a PREMUL_SUM multiplies what this rank brings.
+    codec: a number in `CODECS`; -1: as the group has it. residual: as many float32 as this rank brings; 0: none.
+    sends, receives: a block to and from each rank, in place of source, target and count: of a gather, scatter,
+    all_to_all, or an all_gather of blocks that differ. peer: of a message; -1: it is received from any rank.
+    """
+
+    def __init__(
+        self,
+        collective: str,
+        source: int = 0,
+        target: int = 0,
+        count: int = 0,
+        dtype: int = ...,
+        op: int = ...,
+        factor: float = 1.0,
+        root: int = -1,
+        codec: int = -1,
+        residual: int = 0,
+        sends: Sequence[tuple[int, int]] = ...,
+        receives: Sequence[tuple[int, int]] = ...,
+        peer: int = -1,
+        tag: int = 0,
+    ) -> None: ...
+    @property
+    def target(self) -> int: ...
+    @property
+    def count(self) -> int: ...
+
 class Operation:
     @property
     def id(self) -> int: ...
@@ -166,50 +198,8 @@ class DeviceGroup:
     def share_device(self) -> bool:
         """Whether two ranks or more have the same device."""
 
-    def all_reduce(
-        self,
-        data: int,
-        count: int,
-        dtype: int,
-        op: int,
-        factor: float,
-        stream: int,
-        codec: int = -1,
-        residual: int = 0,
-    ) -> DeviceOperation:
-        """Combine, in place. codec, residual: as of `Group.all_reduce`, but the residual lies on the device, too."""
-
-    def broadcast(
-        self, data: int, count: int, dtype: int, root: int, stream: int, codec: int = 0
-    ) -> DeviceOperation: ...
-    def reduce(
-        self, data: int, count: int, dtype: int, op: int, factor: float, root: int, stream: int
-    ) -> DeviceOperation: ...
-    def all_gather(
-        self, source: int, data: int, count: int, dtype: int, stream: int, codec: int = 0
-    ) -> DeviceOperation: ...
-    def reduce_scatter(
-        self,
-        source: int,
-        to: int,
-        count: int,
-        dtype: int,
-        op: int,
-        factor: float,
-        stream: int,
-        codec: int = 0,
-        residual: int = 0,
-    ) -> DeviceOperation: ...
-    def exchange(
-        self,
-        collective: str,
-        sends: Sequence[tuple[int, int]],
-        recvs: Sequence[tuple[int, int]],
-        dtype: int,
-        root: int,
-        stream: int,
-    ) -> DeviceOperation:
-        """Move a block to and from every rank: all_gather, gather, scatter or all_to_all."""
+    def start(self, call: CollectiveCall, stream: int, /) -> DeviceOperation:
+        """Hand a collective to the device, after whose stream's work it comes; a residual lies there, too."""
 
     def close(self) -> None: ...
 
@@ -277,23 +267,8 @@ class Group:
     def set_codec(self, codec: int, from_bytes: int = 0) -> None:
         """Set both of these for collectives that start from now on; all ranks do so between the same two."""
 
-    def all_reduce(
-        self,
-        source: int,
-        to: int,
-        count: int,
-        dtype: int,
-        op: int,
-        factor: float,
-        mode: int,
-        /,
-        codec: int = -1,
-        residual: int = 0,
-    ) -> Operation | None:
-        """source, to: the same address, for a call in place, or those of buffers that do not overlap.
-
-        `codec`: a number in `CODECS`, -1: as the group has it. `residual`: the address of as many float32, or 0.
-        """
+    def start(self, call: CollectiveCall, mode: int, /) -> Operation | None:
+        """Carry out a call, or only start it. None if it is over: in mode BLOCKING, and for a send that can be."""
 
     def all_reduce_array(self, array: object, op: int, factor: float, /) -> bool:
         """The blocking call on memory that can be used as it is; False if `array` needs a closer look.
@@ -327,41 +302,6 @@ class Group:
 
     def send_tensor(self, tensor: object, peer: int, tag: int, waits: bool, /) -> bool | Operation: ...
     def recv_tensor(self, tensor: object, peer: int, tag: int, waits: bool, /) -> int | Operation | None: ...
-    def broadcast(
-        self, data: int, count: int, dtype: int, root: int, mode: int, /, codec: int = 0
-    ) -> Operation | None: ...
-    def reduce(
-        self, data: int, count: int, dtype: int, op: int, factor: float, root: int, mode: int, /
-    ) -> Operation | None: ...
-    def all_gather(
-        self, src: int, dst: int, count: int, dtype: int, mode: int, /, codec: int = 0
-    ) -> Operation | None: ...
-    def reduce_scatter(
-        self,
-        src: int,
-        dst: int,
-        count: int,
-        dtype: int,
-        op: int,
-        factor: float,
-        mode: int,
-        /,
-        codec: int = 0,
-        residual: int = 0,
-    ) -> Operation | None: ...
-    def exchange(
-        self,
-        collective: str,
-        sends: Sequence[tuple[int, int]],
-        recvs: Sequence[tuple[int, int]],
-        dtype: int,
-        root: int,
-        mode: int,
-        /,
-    ) -> Operation | None: ...
-    def barrier(self, mode: int, /) -> Operation | None: ...
-    def send(self, data: int, count: int, dtype: int, peer: int, tag: int, mode: int, /) -> Operation | None: ...
-    def recv(self, data: int, count: int, dtype: int, peer: int, tag: int, mode: int, /) -> Operation | None: ...
     def set_plans(self, plans: Mapping[str, Sequence[PlanEntry]], /) -> None: ...
     def set_machines(self, machines: Sequence[int], /) -> None:
         """Every rank's machine by a number of its own; nothing is encoded before they are known."""
@@ -382,9 +322,6 @@ class Group:
     def abort(self, reason: str, /) -> None: ...
     def refuse(self, collective: str, reason: str) -> None: ...
     def close(self) -> None: ...
-
-COLLECTIVES: dict[str, int]
-"""Those that a coordinator carries out."""
 
 class Request:
     """What was handed in to a coordinator."""
@@ -431,29 +368,24 @@ class Coordinator:
     def open(self, board_offset: int, /) -> None: ...
     def submit(
         self,
-        collective: int,
         name: str,
-        data: int,
-        count: int,
-        dtype: int,
-        op: int,
-        root: int,
-        shape: str,
+        call: CollectiveCall,
+        shape: str = "",
+        counts: Sequence[int] = ...,
         prescale: float = 1.0,
         postscale: float = 1.0,
         priority: int = 0,
-        bundle: tuple[int, int] = (0, 0),
-        codec: int = 0,
-        residual: int = 0,
-        target: int = 0,
-        counts: Sequence[int] = (),
+        bundle: tuple[int, int] = ...,
         devices: Devices | None = None,
         ordinal: int = 0,
         stream: int = 0,
         allocate: Callable[[list[int], int], int] | None = None,
         trial: bool = False,
     ) -> Request:
-        """devices: None for memory of the host; else `ordinal` is the device that has it, and `stream` the caller's.
+        """The call's count is of all elements that this rank brings. counts: of the elements for each rank, in an
+        all_to_all or reduce_scatter.
+
+        devices: None for memory of the host; else `ordinal` is the device that has it, and `stream` the caller's.
 
         allocate: of an all_gather or all_to_all on a device; see `OnDevice`. trial: check the arguments and do
         nothing; what is returned is no request then.
@@ -486,14 +418,10 @@ class PreparedAllReduce:
         self,
         coordinator: Coordinator,
         name: str,
-        count: int,
-        dtype: int,
-        op: int,
+        call: CollectiveCall,
         shape: str,
         prescale: float,
         postscale: float,
-        codec: int,
-        residual: int,
         failed: Callable[[int, CommunicationError | ValueError], None],
         keep: object = None,
     ) -> None: ...

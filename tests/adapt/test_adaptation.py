@@ -11,6 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paceline._engine import CollectiveCall
 from paceline.adapt.adaptation import Adaptation
 from paceline.observe.internal import InternalOperations
 
@@ -99,9 +100,8 @@ class Rank:
     def abort(self, reason: str) -> None:
         self.aborted.append(reason)
 
-    def all_reduce(self, address: int, to: int, count: int, *_: Any) -> Any:
-        assert to == address
-        values = np.ctypeslib.as_array((ctypes.c_double * count).from_address(address))
+    def start(self, call: CollectiveCall, _mode: int) -> Any:
+        values = np.ctypeslib.as_array((ctypes.c_double * call.count).from_address(call.target))
         parts = self.job.agreements.setdefault(self.agreed, [])
         parts.append(values.copy())
         self.agreed += 1

@@ -17,7 +17,6 @@ from paceline import _engine
 
 LARGE = _engine.LARGE_CALL
 SUM = (_engine.OPS["SUM"], 1.0)
-UINT8 = _engine.DTYPES["uint8"]
 
 
 def array(size: int) -> Any:
@@ -68,9 +67,8 @@ with paceline.init() as world:
 
     # Calls by address, which may run beside each other.
     data = [array(LARGE) for _ in range(3)]
-    under_way = [
-        native.all_reduce(each.ctypes.data, each.ctypes.data, LARGE, UINT8, *SUM, _engine.ASYNC) for each in data
-    ]
+    large = [_engine.CollectiveCall("all_reduce", target=each.ctypes.data, count=LARGE) for each in data]
+    under_way = [native.start(each, _engine.ASYNC) for each in large]
     native.finish_large()
     assert all(operation is not None and operation.done() for operation in under_way)
     begun += 3 * [("all_reduce", LARGE)]

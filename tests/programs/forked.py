@@ -27,9 +27,11 @@ class Home:
 
 
 def calls(group: Any, part: Any, named: Any, under_way: Any, request: Any, home: Home) -> Attempts:
+    from paceline.coordinate import Span
+
     few, many = np.ones(8, np.float32), np.ones(1 << 20, np.float32)
     out, other = np.zeros(8 * group.size, np.float32), (group.rank + 1) % group.size
-    span = (few.ctypes.data, few.size, 1)
+    span = Span.of(few)
     shared = home.allocated
     return {
         "all_reduce": lambda: group.all_reduce(few),
@@ -78,7 +80,7 @@ def try_in_a_child(parent: int, attempts: Attempts, closing: list[Callable[[], o
 def main(machines: str, ending: str) -> None:
     os.environ["PACELINE_MACHINE"] = f"machine-{machines[int(os.environ['RANK'])]}"
     import paceline
-    from paceline.coordinate import Coordinator, Options
+    from paceline.coordinate import Coordinator, Options, Span
     from paceline.process.current import runtime
 
     group = paceline.init(timeout=60)
@@ -88,7 +90,7 @@ def main(machines: str, ending: str) -> None:
     shared = paceline.empty(1 << 16, np.float32)
     word, data = np.zeros(4), np.ones(8, np.float32)
     under_way = group.recv(word, (group.rank + 1) % group.size, tag=7, async_op=True)
-    request = named.all_reduce("later" if group.rank == 0 else "not yet", (data.ctypes.data, 8, 1))
+    request = named.all_reduce("later" if group.rank == 0 else "not yet", Span.of(data))
 
     def work() -> None:
         few = np.ones(8, np.float32)
@@ -117,7 +119,7 @@ def main(machines: str, ending: str) -> None:
     group.send(np.full(4, 3.0), (group.rank - 1) % group.size, tag=7)
     under_way.wait()
     assert (word == 3).all()
-    again = named.all_reduce("not yet" if group.rank == 0 else "later", (data.ctypes.data, 8, 1))
+    again = named.all_reduce("not yet" if group.rank == 0 else "later", Span.of(data))
     request.wait()
     again.wait()
     named.close()

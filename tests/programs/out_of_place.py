@@ -46,8 +46,16 @@ with paceline.init(timeout=100) as group:
     native = group.native
 
     def reduce(source: Bytes, to: Bytes, count: int, dtype: str, op: str, factor: float) -> None:
-        numbers = _engine.DTYPES[dtype], _engine.OPS[op]
-        native.all_reduce(source.ctypes.data, to.ctypes.data, count, *numbers, factor, _engine.BLOCKING)
+        call = _engine.CollectiveCall(
+            "all_reduce",
+            source=source.ctypes.data,
+            target=to.ctypes.data,
+            count=count,
+            dtype=_engine.DTYPES[dtype],
+            op=_engine.OPS[op],
+            factor=factor,
+        )
+        native.start(call, _engine.BLOCKING)
 
     def check(count: int, dtype: str, op: str, kinds: tuple[str, str], alone: bool, calls: int = 1) -> None:
         """alone: all ranks but this one work in place."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.observe.trace import chrome, dump, flight
@@ -16,7 +17,8 @@ from paceline.runtime.plans import plans
 from paceline.topology.discover import RankFacts, discover
 
 CHANNEL = 77
-FLOAT32, SUM, BLOCKING = _engine.DTYPES["float32"], _engine.OPS["SUM"], 0
+FLOAT32, BLOCKING = _engine.DTYPES["float32"], 0
+BARRIER = _engine.CollectiveCall("barrier")
 
 
 def pair() -> tuple[Any, Any, list[Any]]:
@@ -35,6 +37,10 @@ def pair() -> tuple[Any, Any, list[Any]]:
             )
         )
     return engines[0], engines[1], groups
+
+
+def all_reduce(data: NDArray[np.float32], count: int) -> _engine.CollectiveCall:
+    return _engine.CollectiveCall("all_reduce", target=data.ctypes.data, count=count, dtype=FLOAT32)
 
 
 def each(groups: list[Any], work: Any) -> list[Exception]:
@@ -60,10 +66,10 @@ def test_operations_appear_in_the_trace_and_in_the_flight_recorder(tmp_path: Pat
 
     def work(group: Any) -> None:
         data = np.ones(1000, np.float32)
-        group.all_reduce(data.ctypes.data, data.ctypes.data, data.size, FLOAT32, SUM, 1.0, BLOCKING)
-        group.barrier(BLOCKING)
+        group.start(all_reduce(data, data.size), BLOCKING)
+        group.start(BARRIER, BLOCKING)
         # Another length on each rank: this one must fail on both.
-        group.all_reduce(data.ctypes.data, data.ctypes.data, 10 + group.rank, FLOAT32, SUM, 1.0, BLOCKING)
+        group.start(all_reduce(data, 10 + group.rank), BLOCKING)
 
     raised = each(groups, work)
     assert [type(error) for error in raised] == [_engine.Mismatch, _engine.Mismatch]
@@ -93,7 +99,7 @@ def test_operations_appear_in_the_trace_and_in_the_flight_recorder(tmp_path: Pat
 def test_a_running_operation_has_no_end() -> None:
     *engines, groups = pair()
     data = np.ones(10, np.float32)
-    operation = groups[0].all_reduce(data.ctypes.data, data.ctypes.data, data.size, FLOAT32, SUM, 1.0, 1)
+    operation = groups[0].start(all_reduce(data, data.size), 1)
     (event,) = events(engines[0].events())
     assert (event.state, event.end_ns) == ("running", 0)
     for engine in engines:

@@ -23,6 +23,14 @@ inline std::vector<int> machines_of(const std::string& letters) {
   return machines;
 }
 
+inline CollectiveCall all_reduce_of(std::vector<float>& data, Op op = Op::sum) {
+  return {.collective = Collective::all_reduce,
+          .target = bytes(data),
+          .count = data.size(),
+          .dtype = DType::float32,
+          .op = op};
+}
+
 class Coordinated {
  public:
   explicit Coordinated(const std::string& machines, const std::string& policy = "board", PolicyOptions options = {},
@@ -73,8 +81,7 @@ class Coordinated {
     }
     std::shared_ptr<PendingRequest> all_reduce(const std::string& name, std::vector<float>& data, Op op = Op::sum,
                                                double prescale = 1, double postscale = 1, Bundle bundle = {}) {
-      RequestArguments arguments{
-          name, {data.size(), -1, Collective::all_reduce, DType::float32, op}, "", bytes(data), data.size()};
+      RequestArguments arguments{name, all_reduce_of(data, op)};
       arguments.prescale = prescale;
       arguments.postscale = postscale;
       arguments.bundle = bundle;
@@ -83,13 +90,12 @@ class Coordinated {
     // Is refused while another request of this name is under way.
     std::shared_ptr<PendingRequest> all_reduce_alone(const std::string& name, std::vector<float>& data,
                                                      PendingRequest::Callback callback) {
-      RequestArguments arguments{
-          name, {data.size(), -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(data), data.size()};
+      RequestArguments arguments{name, all_reduce_of(data)};
       arguments.alone = true;
       return coordinator.submit(arguments, std::move(callback));
     }
     std::shared_ptr<PendingRequest> barrier(const std::string& name) {
-      return coordinator.submit({name, {0, -1, Collective::barrier, DType::uint8, Op::sum}, ""});
+      return coordinator.submit({name, {.collective = Collective::barrier}});
     }
   };
 

@@ -121,12 +121,20 @@ TEST(every_kind) {
       for (const std::size_t scale : {std::size_t{1}, std::size_t{5000}}) {
         // Rank r gives r rows: the first none.
         std::vector<float> rows(me * scale, static_cast<float>(me));
-        const auto gather = seat.coordinator.submit(
-            {"gather", {0, -1, Collective::all_gather, DType::float32, Op::sum}, "*", bytes(rows), rows.size()});
+        const auto gather = seat.coordinator.submit({"gather",
+                                                     {.collective = Collective::all_gather,
+                                                      .source = bytes(rows),
+                                                      .count = rows.size(),
+                                                      .dtype = DType::float32},
+                                                     "*"});
         auto everybodys = ramp(scale, seat.rank());
         const int root = job.size() - 1;
-        const auto cast = seat.coordinator.submit(
-            {"cast", {scale, root, Collective::broadcast, DType::float32, Op::sum}, "", bytes(everybodys), scale});
+        const auto cast = seat.coordinator.submit({"cast",
+                                                   {.collective = Collective::broadcast,
+                                                    .target = bytes(everybodys),
+                                                    .count = scale,
+                                                    .dtype = DType::float32,
+                                                    .root = root}});
         // Rank r gives rank s (r + s) elements.
         std::vector<float> all;
         std::vector<std::size_t> counts;
@@ -135,7 +143,9 @@ TEST(every_kind) {
           all.resize(all.size() + counts.back(), static_cast<float>(100 * me + to));
         }
         RequestArguments trade{
-            "trade", {0, -1, Collective::all_to_all, DType::float32, Op::sum}, "*", bytes(all), all.size()};
+            "trade",
+            {.collective = Collective::all_to_all, .source = bytes(all), .count = all.size(), .dtype = DType::float32},
+            "*"};
         trade.counts = counts;
         const auto traded = seat.coordinator.submit(trade);
         // Part r has r elements, and none is as long as another.
@@ -144,9 +154,12 @@ TEST(every_kind) {
         for (std::size_t to = 0; to < size; ++to) total += parts.emplace_back(to * scale);
         auto whole = ramp(total, seat.rank());
         std::vector<float> part(parts[me]);
-        RequestArguments scatter{
-            "scatter", {total, -1, Collective::reduce_scatter, DType::float32, Op::sum}, "", bytes(whole), total};
-        scatter.target = bytes(part);
+        RequestArguments scatter{"scatter",
+                                 {.collective = Collective::reduce_scatter,
+                                  .source = bytes(whole),
+                                  .target = bytes(part),
+                                  .count = total,
+                                  .dtype = DType::float32}};
         scatter.counts = parts;
         scatter.postscale = 2;
         const auto scattered = seat.coordinator.submit(scatter);

@@ -41,10 +41,10 @@ class Coordinating {
   RequestArguments arguments(std::string_view name, const DeviceValues<T>& values, DType dtype,
                              device::StreamHandle stream = nullptr) {
     RequestArguments all{name,
-                         {values.count(), -1, Collective::all_reduce, dtype, Op::sum},
-                         "",
-                         device::pointer(values.address()),
-                         values.count()};
+                         {.collective = Collective::all_reduce,
+                          .target = device::pointer(values.address()),
+                          .count = values.count(),
+                          .dtype = dtype}};
     all.on_device = {std::shared_ptr<device::Devices>(&self_.devices(), [](device::Devices*) {}), 0, stream};
     return all;
   }
@@ -52,8 +52,11 @@ class Coordinating {
     return coordinator_->submit(arguments(name, values, DType::float32, stream));
   }
   Request on_host(std::string_view name, std::vector<float>& values) {
-    return coordinator_->submit(
-        {name, {values.size(), -1, Collective::all_reduce, DType::float32, Op::sum}, "", bytes(values), values.size()});
+    return coordinator_->submit({name,
+                                 {.collective = Collective::all_reduce,
+                                  .target = bytes(values),
+                                  .count = values.size(),
+                                  .dtype = DType::float32}});
   }
   void wait(const Request& request) { self_.engine().wait(*request, std::chrono::duration<double>(-1)); }
   Error failed(const Request& request) {

@@ -19,8 +19,8 @@
 #include <thread>
 #include <vector>
 
-#include "device/collectives.hpp"
 #include "device/pinned.hpp"
+#include "tests/device/calls.hpp"
 #include "tests/device/memory.hpp"
 #include "tests/world.hpp"
 

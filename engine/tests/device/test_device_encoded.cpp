@@ -126,7 +126,7 @@ void every_codec(const std::vector<int>& machines) {
   });
 }
 
-Error failed(DeviceRank& self, const DeviceValues<float>& data, DType dtype, Op op, const Wanted& wanted) {
+Error failed(DeviceRank& self, const DeviceValues<float>& data, DType dtype, Op op, const Encoding& wanted) {
   return failure_of([&] {
     device::all_reduce(self.on_device(), data.address(), data.count(), dtype, op, 1, nullptr, wanted)
         ->wait(std::chrono::seconds(30));

@@ -36,7 +36,8 @@ class Outcome {
 RequestArguments exchange_of(Coordinating& seat, Collective collective, std::string_view name,
                              const DeviceValues<float>& values, std::shared_ptr<const Allocate> allocate) {
   RequestArguments arguments = seat.arguments(name, values, DType::float32);
-  arguments.what = {0, -1, collective, DType::float32, Op::sum};
+  arguments.call.collective = collective;
+  arguments.call.source = std::exchange(arguments.call.target, nullptr);
   arguments.shape = "*";
   arguments.allocate = std::move(allocate);
   return arguments;

@@ -34,7 +34,7 @@ class Bundled {
     for (std::size_t i = 0; i < std::min(most, values_.size()); ++i) {
       std::string name;
       RequestArguments one = arguments((i + static_cast<std::size_t>(self_.rank())) % values_.size(), name, stream);
-      one.what.op = op;
+      one.call.op = op;
       requests.push_back(seat_.coordinator().submit(one));
     }
     return requests;
@@ -122,8 +122,12 @@ TEST(small_tensors_that_go_as_one_are_reduced_as_alone) {
       std::vector<std::vector<float>> right;
       for (std::size_t i = 0; i < counts.size(); ++i) {
         right.push_back(ramp_of(counts[i], self.rank()));
-        seat.wait(seat.coordinator().submit(
-            {"host", {counts[i], -1, Collective::all_reduce, DType::float32, op}, "", bytes(right[i]), counts[i]}));
+        seat.wait(seat.coordinator().submit({"host",
+                                             {.collective = Collective::all_reduce,
+                                              .target = bytes(right[i]),
+                                              .count = counts[i],
+                                              .dtype = DType::float32,
+                                              .op = op}}));
       }
       for (const auto& request : bundle.submit(op)) seat.wait(request);
       for (std::size_t i = 0; i < counts.size(); ++i) CHECK(bundle.get(i) == right[i]);
@@ -226,8 +230,9 @@ TEST(every_reduction_as_on_the_host) {
           here[i] = static_cast<std::int32_t>((i + static_cast<std::size_t>(self.rank())) % 7) - 3;
         values.put(here);
         RequestArguments there = seat.arguments("there", values, DType::int32);
-        there.what.op = op;
-        RequestArguments plain{"here", there.what, "", bytes(here), count};
+        there.call.op = op;
+        RequestArguments plain{"here", there.call};
+        plain.call.target = bytes(here);
         const auto first = seat.coordinator().submit(there);
         seat.wait(seat.coordinator().submit(plain));
         seat.wait(first);
@@ -244,8 +249,8 @@ TEST(broadcasts_and_reduce_scatters) {
       const DeviceValues<float> values(self, count);
       values.put(ramp_of(count, self.rank()));
       RequestArguments root = seat.arguments("root", values, DType::float32);
-      root.what.collective = Collective::broadcast;
-      root.what.root = 1;
+      root.call.collective = Collective::broadcast;
+      root.call.root = 1;
       seat.wait(seat.coordinator().submit(root));
       CHECK(values.get() == ramp_of(count, 1));
 
@@ -256,8 +261,9 @@ TEST(broadcasts_and_reduce_scatters) {
         const auto me = static_cast<std::size_t>(self.rank());
         const DeviceValues<float> part(self, counts[me]);
         RequestArguments scatter = seat.arguments("scatter", values, DType::float32);
-        scatter.what.collective = Collective::reduce_scatter;
-        scatter.target = device::pointer(part.address());
+        scatter.call.collective = Collective::reduce_scatter;
+        scatter.call.source = scatter.call.target;
+        scatter.call.target = device::pointer(part.address());
         scatter.counts = counts;
         seat.wait(seat.coordinator().submit(scatter));
         const auto sum = sum_of_ramps(count, self.size());
@@ -459,19 +465,19 @@ TEST(arguments_that_no_rank_hears_of) {
     if (self.rank() == 1) {
       std::vector<float> here(10);
       RequestArguments arguments = seat.arguments("tensor", values, DType::float32);
-      arguments.data = bytes(here);
-      arguments.count = arguments.what.count = here.size();
+      arguments.call.target = bytes(here);
+      arguments.call.count = here.size();
       refused(arguments, "the buffer is no memory of device 0");
       arguments = seat.arguments("tensor", values, DType::float32);
       arguments.prescale = 2;
       refused(arguments, "is not scaled by a request");
       arguments = seat.arguments("tensor", values, DType::float32);
       std::vector<float> lost(values.count());
-      arguments.what.codec = Codec::int8;
-      arguments.residual = bytes(lost);
+      arguments.call.codec = Codec::int8;
+      arguments.call.residual = bytes(lost);
       refused(arguments, "the buffer is no memory of device 0");
       arguments = seat.arguments("tensor", values, DType::float32);
-      arguments.what.collective = Collective::all_gather;
+      arguments.call.collective = Collective::all_gather;
       refused(arguments, "somebody must allocate its output");
     }
     seat.wait(seat.all_reduce("tensor", values));

@@ -186,8 +186,12 @@ TEST(tensors_that_go_as_one_between_machines) {
     const DeviceValues<float> memory(self, 2 * kShort);
     one.fill(1);
     other.fill(2);
-    device::all_reduce(self.on_device(), {{one.address(), kShort}, {0, 500}, {other.address(), 1000}}, memory.address(),
-                       DType::float32, Op::sum, nullptr)
+    const CollectiveCall packed{.collective = Collective::all_reduce,
+                                .target = device::pointer(memory.address()),
+                                .count = kShort + 1500,
+                                .dtype = DType::float32};
+    device::start_packed(self.on_device(), packed, {{one.address(), kShort}, {0, 500}, {other.address(), 1000}},
+                         nullptr)
         ->order_before(nullptr);
     finish(self);
     CHECK(self.on_device().last().path == Path::by_machine);

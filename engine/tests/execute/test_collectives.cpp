@@ -61,8 +61,8 @@ void check_movement(Rank& r, std::size_t count) {
   const auto sums = numbers<std::int32_t>(count * n, [&](int i) { return i * r.size + r.size * (r.size - 1) / 2; });
   CHECK(std::ranges::equal(part, std::span(sums).subspan(static_cast<std::size_t>(r.rank) * count, count)));
 
-  std::vector<Buffer> sends;
-  std::vector<Buffer> recvs;
+  std::vector<Elements> sends;
+  std::vector<Elements> recvs;
   source = numbers<std::int32_t>(count * n, [&](int) { return r.rank; });
   for (std::size_t i = 0; i < n; ++i) {
     sends.push_back({bytes(source) + i * count * 4, count});

@@ -241,7 +241,7 @@ TEST(nothing_is_encoded_on_one_machine_or_below_64_KiB) {
   world.run([&](Rank& r) {
     auto data = gradients(r.rank, 20'000);
     auto plain = data;
-    const auto reduce = [&](std::vector<float>& values, Wanted wanted) {
+    const auto reduce = [&](std::vector<float>& values, Encoding wanted) {
       all_reduce(*r.engine, *r.group, bytes(values), values.size(), DType::float32, Op::sum, 1, Mode::blocking, wanted);
     };
     reduce(plain, {});

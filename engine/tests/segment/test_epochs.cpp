@@ -77,8 +77,8 @@ TEST(epochs_of_every_kind_follow_each_other_without_waiting) {
             break;
           case 4: barrier(*r.engine, *r.group, Mode::blocking); break;
           case 5: {
-            const std::vector<Buffer> sends(n, {bytes(data), count});
-            std::vector<Buffer> recvs;
+            const std::vector<Elements> sends(n, {bytes(data), count});
+            std::vector<Elements> recvs;
             for (std::size_t rank = 0; rank < n; ++rank)
               recvs.push_back({bytes(all) + rank * count * sizeof(std::int32_t), count});
             exchange(*r.engine, *r.group, Collective::gather, sends, recvs, DType::int32, root, Mode::blocking);

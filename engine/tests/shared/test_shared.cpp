@@ -155,8 +155,8 @@ TEST(everybody_fetches_what_is_for_it_wherever_it_lies) {
             // Rank i has i + j + 1 parts of `count / 8` for rank j.
             const std::size_t part = count / 8;
             std::vector<std::int32_t> got(part * 2 * n * n, -1);
-            std::vector<Buffer> sends;
-            std::vector<Buffer> recvs;
+            std::vector<Elements> sends;
+            std::vector<Elements> recvs;
             std::size_t sent = 0;
             std::size_t received = 0;
             auto given = values(r.rank, part * 2 * n * n);
@@ -213,8 +213,8 @@ TEST(ranks_that_disagree_about_the_size_of_a_block_hear_of_it) {
     world.run([&](Rank& r) {
       std::vector<std::int32_t> data(2 * count + 2);
       const std::size_t sent = r.rank == 0 ? count + 1 : count;
-      const std::vector<Buffer> sends(2, {bytes(data), sent});
-      std::vector<Buffer> recvs(2, {bytes(data) + (count + 1) * sizeof(std::int32_t), count});
+      const std::vector<Elements> sends(2, {bytes(data), sent});
+      std::vector<Elements> recvs(2, {bytes(data) + (count + 1) * sizeof(std::int32_t), count});
       recvs[static_cast<std::size_t>(r.rank)].count = sent;
       std::string said;
       try {

@@ -89,11 +89,12 @@ class Adaptation:
         if calls:
             seconds = [took for _, _, took in found[:-1][-fitted.MOST_CALLS :]]
             values = np.array([*seconds, -float(ahead)])
-            data, least = write(values), _engine.OPS["MIN"]
-            self._host.annotations.internal.add(self._native.channel, self._native.sequence)
-            native = self._native.all_reduce(
-                data.address, data.address, data.count, data.dtype, least, 1.0, _engine.ASYNC
+            data = write(values)
+            call = _engine.CollectiveCall(
+                "all_reduce", target=data.address, count=data.count, dtype=data.dtype, op=_engine.OPS["MIN"]
             )
+            self._host.annotations.internal.add(self._native.channel, self._native.sequence)
+            native = self._native.start(call, _engine.ASYNC)
             assert native is not None
             operation = Operation(self._host, native, [data])
             self._agreement = _Agreement(count - 1 - len(calls), calls, values, operation)

@@ -34,5 +34,11 @@ def agree(native: _engine.Group, options: Options) -> int:
 
 def all_gather(native: _engine.Group, mine: AnyArray, everyone: AnyArray) -> None:
     """Put the ranks' arrays `mine` one after the other into `everyone`."""
-    dtype = _engine.DTYPES[mine.dtype.name]
-    native.all_gather(mine.ctypes.data, everyone.ctypes.data, mine.size, dtype, _engine.BLOCKING)
+    call = _engine.CollectiveCall(
+        "all_gather",
+        source=mine.ctypes.data,
+        target=everyone.ctypes.data,
+        count=mine.size,
+        dtype=_engine.DTYPES[mine.dtype.name],
+    )
+    native.start(call, _engine.BLOCKING)

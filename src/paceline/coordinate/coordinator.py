@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline import _engine
+from paceline._engine import CollectiveCall
 from paceline.coordinate.agree import agree, all_gather
 from paceline.coordinate.host import Host, host_of
 from paceline.coordinate.options import Options
 from paceline.coordinate.records import Counters, Record
 from paceline.coordinate.span import OnDevice, Span
 from paceline.coordinate.tuning import Tuning
-from paceline.group.arguments import CODECS, OPS, encoding, reduction
+from paceline.group.arguments import encoding, reduction
 from paceline.group.group import Group
 from paceline.settings.names import LOSSLESS
 
@@ -27,12 +28,8 @@ log = logging.getLogger("paceline")
 
 Request = _engine.Request
 
-_KINDS = _engine.COLLECTIVES
-_ALL_REDUCE, _ALL_GATHER, _BROADCAST = _KINDS["all_reduce"], _KINDS["all_gather"], _KINDS["broadcast"]
-_ALL_TO_ALL, _REDUCE_SCATTER, _BARRIER = _KINDS["all_to_all"], _KINDS["reduce_scatter"], _KINDS["barrier"]
-_UINT8, _INT64, _SUM = _engine.DTYPES["uint8"], _engine.DTYPES["int64"], OPS["sum"]
 _NO_BUNDLE = (0, 0)
-_NONE = CODECS["none"]
+_NOTHING = CollectiveCall("barrier")
 
 
 class _Place(TypedDict, total=False):
@@ -129,23 +126,27 @@ class Coordinator:
         same codec are carried out as one, and what is carried out as one is encoded from 64 KiB on. residual: what
         encoding has lost of `data` on this rank, as in `Group.all_reduce`, in units of the scaled data.
         """
-        number, coded, together = reduction(op), _codec(codec), bundle or _NO_BUNDLE
+        number, coded, together = reduction(op), encoding(codec), bundle or _NO_BUNDLE
         tuning = self._tuning
         if tuning is not None:
             tuning.came(name, data.count, data.dtype, (number, coded), together)
+        call = CollectiveCall(
+            "all_reduce",
+            target=data.address,
+            count=data.count,
+            dtype=data.dtype,
+            op=number,
+            codec=coded,
+            residual=0 if residual is None else _residual(name, residual, data),
+        )
         return self._submit(
-            _ALL_REDUCE,
             name,
-            *data,
-            number,
-            -1,
+            call,
             _written(tuple(shape)),
-            prescale,
-            postscale,
-            priority,
-            together,
-            coded,
-            0 if residual is None else _residual(name, residual, data),
+            prescale=prescale,
+            postscale=postscale,
+            priority=priority,
+            bundle=together,
             **self._place(on_device),
         )
 
@@ -173,21 +174,16 @@ class Coordinator:
         """
         if self._tuning is not None:
             return None
-        address = 0 if residual is None else residual.ctypes.data
-        factors = prescale, postscale
-        return _engine.PreparedAllReduce(
-            self._native,
-            name,
-            count,
-            dtype,
-            reduction(op),
-            _written(tuple(shape)),
-            *factors,
-            _codec(codec),
-            address,
-            failed,
-            residual,
+        call = CollectiveCall(
+            "all_reduce",
+            count=count,
+            dtype=dtype,
+            op=reduction(op),
+            codec=encoding(codec),
+            residual=0 if residual is None else residual.ctypes.data,
         )
+        written = _written(tuple(shape))
+        return _engine.PreparedAllReduce(self._native, name, call, written, prescale, postscale, failed, residual)
 
     def all_gather(
         self, name: str, source: Span, *, shape: Sequence[int] = (), of: str = "", on_device: OnDevice | None = None
@@ -197,8 +193,8 @@ class Coordinator:
         Afterwards `output` is a buffer of all, or None on a device, and `counts` the elements of each rank. A rank that
         has joined gives none.
         """
-        place = self._place(on_device)
-        return self._submit(_ALL_GATHER, name, *source, _SUM, -1, of + _ragged(tuple(shape)), **place)
+        call = CollectiveCall("all_gather", source=source.address, count=source.count, dtype=source.dtype)
+        return self._submit(name, call, of + _ragged(tuple(shape)), **self._place(on_device))
 
     def broadcast(
         self,
@@ -212,16 +208,15 @@ class Coordinator:
         on_device: OnDevice | None = None,
     ) -> Request:
         """Give every rank the root's `data`, in place."""
-        return self._submit(
-            _BROADCAST,
-            name,
-            *data,
-            _SUM,
-            root,
-            of + _written(tuple(shape)),
-            codec=_codec(codec),
-            **self._place(on_device),
+        call = CollectiveCall(
+            "broadcast",
+            target=data.address,
+            count=data.count,
+            dtype=data.dtype,
+            root=root,
+            codec=encoding(codec),
         )
+        return self._submit(name, call, of + _written(tuple(shape)), **self._place(on_device))
 
     def codec_of_parameters(self, data: Span) -> str | None:
         """The codec of parameters that are broadcast, which must arrive bit for bit, as PACELINE_COMPRESS says."""
@@ -244,16 +239,8 @@ class Coordinator:
         Afterwards `output` is a buffer of what all ranks sent to this one, or None on a device, and `counts` the
         elements from each.
         """
-        return self._submit(
-            _ALL_TO_ALL,
-            name,
-            *source,
-            _SUM,
-            -1,
-            of + _ragged(tuple(shape)),
-            counts=list(counts),
-            **self._place(on_device),
-        )
+        call = CollectiveCall("all_to_all", source=source.address, count=source.count, dtype=source.dtype)
+        return self._submit(name, call, of + _ragged(tuple(shape)), list(counts), **self._place(on_device))
 
     def reduce_scatter(
         self,
@@ -277,31 +264,35 @@ class Coordinator:
             raise ValueError(f"{name!r}: the output must hold {counts[self.rank]} elements, not {output.count}")
         if output.dtype != source.dtype:
             raise ValueError(f"{name!r}: source and output must have the same dtype")
-        return self._submit(
-            _REDUCE_SCATTER,
-            name,
-            *source,
-            reduction(op),
-            -1,
-            _written(tuple(shape)),
-            prescale,
-            postscale,
-            codec=_codec(codec),
+        call = CollectiveCall(
+            "reduce_scatter",
+            source=source.address,
             target=output.address,
-            counts=list(counts),
+            count=source.count,
+            dtype=source.dtype,
+            op=reduction(op),
+            codec=encoding(codec),
+        )
+        return self._submit(
+            name,
+            call,
+            _written(tuple(shape)),
+            list(counts),
+            prescale=prescale,
+            postscale=postscale,
             **self._place(on_device),
         )
 
     def barrier(self, name: str) -> Request:
         """Hand in a barrier, which is done when every rank has handed it in."""
-        return self._submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, "")
+        return self._submit(name, _NOTHING)
 
     def refuse(self, name: str, why: str) -> Request:
         """Hand in that this rank has no request of this name, because its call raised.
 
         Other ranks' requests of the name fail with Mismatch, which says why; nothing fails if all ranks say the same.
         """
-        return self._submit(_BARRIER, name, 0, 0, _UINT8, _SUM, -1, why)
+        return self._submit(name, _NOTHING, why)
 
     @cached_property
     def trial(self) -> Coordinator:
@@ -424,10 +415,6 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     if options is None and group.size < runtime.settings.size:  # a group of a part of the ranks cannot time steps
         chosen = replace(chosen, autotune=False, autotune_policy=False)
     return Coordinator(runtime, group.native, chosen, group.timeout)
-
-
-def _codec(name: str | None) -> int:
-    return _NONE if name is None else encoding(name)
 
 
 def _residual(name: str, residual: Span, data: Span) -> int:

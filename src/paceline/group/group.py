@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from types import TracebackType
 
 import numpy as np
 
 from paceline import _engine
+from paceline._engine import CollectiveCall
 from paceline.errors import CommunicationError
 from paceline.group.arguments import (
     CODECS,
@@ -19,7 +19,6 @@ from paceline.group.arguments import (
     feedback,
     matched,
     needed,
-    real,
     reduction,
     refuse,
     whole,
@@ -32,6 +31,7 @@ from paceline.group.operation import OVER, Operation, Over
 from paceline.settings.names import AUTO, NONE
 
 _CHANNEL_BITS = 63
+_BARRIER = CollectiveCall("barrier")
 _FLOAT32 = DTYPES["float32"]
 _SUMS = {OPS["sum"], OPS["avg"], OPS["premul_sum"]}
 
@@ -110,12 +110,18 @@ class Group:
                 return None
             data = writable(array)
             coded = encoding(codec) if codec != AUTO else self._pays(data, number)
-            if isinstance(data, DeviceArray):
-                lost = feedback(residual, data)
-                return _handed(self._device.all_reduce(data, number, real(factor, "factor"), coded, lost), async_op)
-            numbers = data.address, data.address, data.count, data.dtype, number, factor
-            call = partial(self._native.all_reduce, *numbers, codec=coded)
-            return self._with_residual(call, [data], residual, async_op)
+            lost = feedback(residual, data)
+            call = CollectiveCall(
+                "all_reduce",
+                target=data.address,
+                count=data.count,
+                dtype=data.dtype,
+                op=number,
+                factor=factor,
+                codec=coded,
+                residual=0 if lost is None else lost.address,
+            )
+            return self._start(call, [data] if lost is None else [data, lost], async_op)
         except Exception as error:
             self._tell("all_reduce", error, factor=factor)
             raise
@@ -131,14 +137,16 @@ class Group:
         try:
             if not async_op and codec is None and self._native.broadcast_array(array, root):
                 return None
-            data, coded = writable(array), encoding(codec)
-            if isinstance(data, DeviceArray):
-                return _handed(self._device.broadcast(data, whole(root, "root", bits=32), coded), async_op)
-            return self._run(
-                partial(self._native.broadcast, data.address, data.count, data.dtype, root, codec=coded),
-                [data],
-                async_op,
+            data = writable(array)
+            call = CollectiveCall(
+                "broadcast",
+                target=data.address,
+                count=data.count,
+                dtype=data.dtype,
+                root=root,
+                codec=encoding(codec),
             )
+            return self._start(call, [data], async_op)
         except Exception as error:
             self._tell("broadcast", error, root=root)
             raise
@@ -161,14 +169,16 @@ class Group:
             if not async_op and self._native.reduce_array(array, number, factor, root):
                 return None
             data = writable(array) if self.rank == root else readable(array)
-            if isinstance(data, DeviceArray):
-                to = whole(root, "root", bits=32)
-                return _handed(self._device.reduce(data, number, real(factor, "factor"), to), async_op)
-            return self._run(
-                partial(self._native.reduce, data.address, data.count, data.dtype, number, factor, root),
-                [data],
-                async_op,
+            call = CollectiveCall(
+                "reduce",
+                target=data.address,
+                count=data.count,
+                dtype=data.dtype,
+                op=number,
+                factor=factor,
+                root=root,
             )
+            return self._start(call, [data], async_op)
         except Exception as error:
             self._tell("reduce", error, factor=factor, root=root)
             raise
@@ -185,15 +195,17 @@ class Group:
         try:
             if not async_op and codec is None and self._native.all_gather_array(output, input):
                 return None
-            source, data, coded = readable(input), writable(output), encoding(codec)
+            source, data = readable(input), writable(output)
             matched(data, source, source.count * self.size, "output")
-            if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
-                return _handed(self._device.all_gather(data, source, coded), async_op)
-            return self._run(
-                partial(self._native.all_gather, source.address, data.address, source.count, data.dtype, codec=coded),
-                [data, source],
-                async_op,
+            call = CollectiveCall(
+                "all_gather",
+                source=source.address,
+                target=data.address,
+                count=source.count,
+                dtype=data.dtype,
+                codec=encoding(codec),
             )
+            return self._start(call, [data, source], async_op)
         except Exception as error:
             self._tell("all_gather", error)
             raise
@@ -221,14 +233,21 @@ class Group:
             plain = not async_op and codec is None and residual is None
             if plain and self._native.reduce_scatter_array(output, input, number, factor):
                 return None
-            source, data, coded = readable(input), writable(output), encoding(codec)
+            source, data = readable(input), writable(output)
             matched(source, data, data.count * self.size, "input")
-            if isinstance(data, DeviceArray) and isinstance(source, DeviceArray):
-                lost, scale = feedback(residual, source), real(factor, "factor")
-                return _handed(self._device.reduce_scatter(data, source, number, scale, coded, lost), async_op)
-            numbers = source.address, data.address, data.count, data.dtype, number, factor
-            call = partial(self._native.reduce_scatter, *numbers, codec=coded)
-            return self._with_residual(call, [data, source], residual, async_op)
+            lost = feedback(residual, source)
+            call = CollectiveCall(
+                "reduce_scatter",
+                source=source.address,
+                target=data.address,
+                count=data.count,
+                dtype=data.dtype,
+                op=number,
+                factor=factor,
+                codec=encoding(codec),
+                residual=0 if lost is None else lost.address,
+            )
+            return self._start(call, [data, source] if lost is None else [data, source, lost], async_op)
         except Exception as error:
             self._tell("reduce_scatter", error, factor=factor)
             raise
@@ -253,9 +272,10 @@ class Group:
                 return None
             source, data = readable(input), writable(output)
             sends = blocks(source, input_counts, self.size, "input")
-            recvs = blocks(data, output_counts, self.size, "output")
+            receives = blocks(data, output_counts, self.size, "output")
             matched(data, source, data.count, "output")
-            return self._exchange("all_to_all", sends, recvs, -1, [data, source], async_op)
+            call = CollectiveCall("all_to_all", dtype=data.dtype, sends=sends, receives=receives)
+            return self._start(call, [data, source], async_op)
         except Exception as error:
             self._tell("all_to_all", error)
             raise
@@ -267,12 +287,13 @@ class Group:
         try:
             source = readable(input)
             sends = [(source.address, source.count)] * self.size
-            if self.rank != root:
-                return self._exchange("gather", sends, [(0, 0)] * self.size, root, [source], async_op)
-            data = writable(needed(output, "output", "gather"))
-            matched(data, source, source.count * self.size, "output")
-            recvs = blocks(data, None, self.size, "output")
-            return self._exchange("gather", sends, recvs, root, [data, source], async_op)
+            receives, arrays = [(0, 0)] * self.size, [source]
+            if self.rank == root:
+                data = writable(needed(output, "output", "gather"))
+                matched(data, source, source.count * self.size, "output")
+                receives, arrays = blocks(data, None, self.size, "output"), [data, source]
+            call = CollectiveCall("gather", dtype=source.dtype, root=root, sends=sends, receives=receives)
+            return self._start(call, arrays, async_op)
         except Exception as error:
             self._tell("gather", error, root=root)
             raise
@@ -283,20 +304,21 @@ class Group:
         """Give block i of the root's `input` (size blocks) to rank i's `output`; other ranks leave `input` out."""
         try:
             data = writable(output)
-            recvs = [(data.address, data.count)] * self.size
-            if self.rank != root:
-                return self._exchange("scatter", [(0, 0)] * self.size, recvs, root, [data], async_op)
-            source = readable(needed(input, "input", "scatter"))
-            matched(source, data, data.count * self.size, "input")
-            sends = blocks(source, None, self.size, "input")
-            return self._exchange("scatter", sends, recvs, root, [data, source], async_op)
+            receives = [(data.address, data.count)] * self.size
+            sends, arrays = [(0, 0)] * self.size, [data]
+            if self.rank == root:
+                source = readable(needed(input, "input", "scatter"))
+                matched(source, data, data.count * self.size, "input")
+                sends, arrays = blocks(source, None, self.size, "input"), [data, source]
+            call = CollectiveCall("scatter", dtype=data.dtype, root=root, sends=sends, receives=receives)
+            return self._start(call, arrays, async_op)
         except Exception as error:
             self._tell("scatter", error, root=root)
             raise
 
     def barrier(self, *, async_op: bool = False) -> Operation | None:
         """Return when every rank has called it."""
-        return self._run(self._native.barrier, [], async_op)
+        return self._start(_BARRIER, [], async_op)
 
     def send(self, array: Array, peer: int, tag: int = 0, *, async_op: bool = False) -> Operation | None:
         """Send `array` to rank `peer`, which must receive the same dtype and count with the same tag (32 bits)."""
@@ -310,11 +332,7 @@ class Group:
         data = read(array)
         if sent is not False:
             return Operation(self._runtime, sent, [data])
-        return self._run(
-            partial(self._native.send, data.address, data.count, data.dtype, peer, tag),
-            [data],
-            async_op,
-        )
+        return self._start(_message("send", data, peer, tag), [data], async_op)
 
     def recv(self, array: Array, peer: int | None = None, tag: int = 0, *, async_op: bool = False) -> Operation | int:
         """Receive into `array` from rank `peer`, or from any rank if that is None.
@@ -332,11 +350,7 @@ class Group:
         data = write(array)
         if found is not None:
             return Operation(self._runtime, found, [data])
-        operation = self._run(
-            partial(self._native.recv, data.address, data.count, data.dtype, source, tag),
-            [data],
-            True,
-        )
+        operation = self._start(_message("recv", data, source, tag), [data], True)
         assert operation is not None
         if async_op:
             return operation
@@ -412,39 +426,6 @@ class Group:
         encoded = data.dtype == _FLOAT32 and 4 * data.count >= least and op in _SUMS
         return codec if encoded else CODECS[NONE]
 
-    def _with_residual(
-        self,
-        call: partial[_engine.Operation | None],
-        buffers: Sequence[Buffer],
-        residual: Array | None,
-        async_op: bool,
-    ) -> Operation | None:
-        """Carry out a sum; if there is a residual, it belongs to the last of the buffers."""
-        lost = feedback(residual, buffers[-1])
-        if lost is not None:
-            call, buffers = partial(call, residual=lost.address), [*buffers, lost]
-        return self._run(call, buffers, async_op)
-
-    def _exchange(
-        self,
-        collective: str,
-        sends: list[tuple[int, int]],
-        recvs: list[tuple[int, int]],
-        root: int,
-        buffers: list[Buffer],
-        async_op: bool,
-    ) -> Operation | None:
-        arrays = [buffer for buffer in buffers if isinstance(buffer, DeviceArray)]
-        if arrays:
-            return _handed(
-                self._device.exchange(collective, sends, recvs, whole(root, "root", bits=32), arrays), async_op
-            )
-        return self._run(
-            partial(self._native.exchange, collective, sends, recvs, buffers[0].dtype, root),
-            buffers,
-            async_op,
-        )
-
     def _tell(self, collective: str, error: Exception, factor: float = 1.0, **others: int) -> None:
         """Tell the other ranks, which may wait in this collective, that this one's call has raised.
 
@@ -461,23 +442,21 @@ class Group:
         finally:
             self._native.refuse(collective, f"{type(error).__name__}: {error}")
 
-    def _run(
-        self,
-        call: Callable[[int], _engine.Operation | None],
-        buffers: Sequence[Buffer],
-        async_op: bool,
-    ) -> Operation | None:
-        """Carry out `call` on `buffers`, or only start it.
-
-        call: takes the mode. It is no closure: Python allocates what a closure captures at each call of the collective
-        that may need it, which adds 0.1 us to a small all-reduce.
-        """
-        native = call(_engine.ASYNC if async_op else _engine.BLOCKING)
+    def _start(self, call: CollectiveCall, arrays: Sequence[Buffer], async_op: bool) -> Operation | None:
+        """Carry out `call` with the memory of `arrays`, or only start it; on a device, hand it over."""
+        there = [array for array in arrays if isinstance(array, DeviceArray)]
+        if there:
+            return _handed(self._device.start(call, there), async_op)
+        native = self._native.start(call, _engine.ASYNC if async_op else _engine.BLOCKING)
         if native is not None:
-            return Operation(self._runtime, native, buffers)
-        for buffer in buffers:
-            buffer.give_back()
+            return Operation(self._runtime, native, arrays)
+        for array in arrays:
+            array.give_back()
         return OVER if async_op else None
+
+
+def _message(kind: str, data: Buffer, peer: int, tag: int) -> CollectiveCall:
+    return CollectiveCall(kind, target=data.address, count=data.count, dtype=data.dtype, peer=peer, tag=tag)
 
 
 def _handed(operation: Operation, async_op: bool) -> Operation | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from paceline import _engine
+from paceline._engine import CollectiveCall
 from paceline.jax.fusion import Buckets
 from paceline.jax.likeness import Likeness, option_of
 from paceline.jax.memory import Memory
@@ -41,30 +42,32 @@ class Executor:
 
     def _all_reduce(self, op: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         for source, target, count, dtype in self._buckets.filled(sources, targets):
-            self._native.all_reduce(source, target, count, dtype, op, 1.0, _engine.BLOCKING)
+            self._run(CollectiveCall("all_reduce", source=source, target=target, count=count, dtype=dtype, op=op))
 
     def _all_gather(self, _: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         (source,), (target,) = sources, targets
-        self._native.all_gather(source.address, target.address, source.count, source.dtype, _engine.BLOCKING)
+        count, dtype = source.count, source.dtype
+        self._run(CollectiveCall("all_gather", source.address, target.address, count, dtype))
 
     def _reduce_scatter(self, op: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         (source,), (target,) = sources, targets
-        self._native.reduce_scatter(
-            source.address, target.address, target.count, source.dtype, op, 1.0, _engine.BLOCKING
-        )
+        self._run(CollectiveCall("reduce_scatter", source.address, target.address, target.count, source.dtype, op))
 
     def _broadcast(self, root: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         (source,), (target,) = sources, targets
         _copy(source, target)
-        self._native.broadcast(target.address, target.count, target.dtype, root, _engine.BLOCKING)
+        self._run(CollectiveCall("broadcast", target=target.address, count=target.count, dtype=target.dtype, root=root))
 
     def _all_to_all(self, _: int, sources: Sequence[Memory], targets: Sequence[Memory]) -> None:
         (source,), (target,) = sources, targets
         sends, receives = (self._blocks(each) for each in (source, target))
-        self._native.exchange("all_to_all", sends, receives, source.dtype, -1, _engine.BLOCKING)
+        self._run(CollectiveCall("all_to_all", dtype=source.dtype, sends=sends, receives=receives))
 
     def _barrier(self, *_: object) -> None:
-        self._native.barrier(_engine.BLOCKING)
+        self._run(CollectiveCall("barrier"))
+
+    def _run(self, call: CollectiveCall) -> None:
+        self._native.start(call, _engine.BLOCKING)
 
     def _blocks(self, memory: Memory) -> list[tuple[int, int]]:
         count = memory.count // self.group.size

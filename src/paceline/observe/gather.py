@@ -7,12 +7,11 @@ import logging
 import struct
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline._engine import ASYNC, DTYPES
+from paceline._engine import ASYNC, CollectiveCall, Group
 from paceline.calibration.report import GATHER_SECONDS
 from paceline.errors import CommunicationError
 from paceline.observe.figures import MAX_BYTES, Figures, decode, encode
@@ -21,7 +20,7 @@ _LENGTH = struct.Struct("!Q")
 
 log = logging.getLogger("paceline")
 
-Pair = Callable[[tuple[int, int], int], Any]
+Pair = Callable[[tuple[int, int], int], Group]
 """`pair(ranks, channel)` makes a group of these two ranks of the job, as `Runtime.subgroup` does."""
 
 
@@ -44,7 +43,7 @@ class Gathering:
         data = encode(figures)
         try:
             for part in (_LENGTH.pack(len(data)), data):
-                _move(group.send, np.frombuffer(part, np.uint8), 0, deadline)
+                _move("send", group, np.frombuffer(part, np.uint8), 0, deadline)
         except CommunicationError as error:
             log.warning("the report will lack rank %d: %s", self._rank, error)
 
@@ -60,19 +59,19 @@ class Gathering:
         return found, missing
 
 
-def _received(group: Any, deadline: float) -> Figures:
+def _received(group: Group, deadline: float) -> Figures:
     head = np.empty(_LENGTH.size, np.uint8)
-    _move(group.recv, head, 1, deadline)
+    _move("recv", group, head, 1, deadline)
     (length,) = _LENGTH.unpack(head.tobytes())
     if not 0 < length <= MAX_BYTES:
         raise ValueError(f"it offered {length} bytes, which is not a valid size of figures")
     data = np.empty(length, np.uint8)
-    _move(group.recv, data, 1, deadline)
+    _move("recv", group, data, 1, deadline)
     return decode(data.tobytes())
 
 
-def _move(call: Callable[..., Any], data: NDArray[np.uint8], peer: int, deadline: float) -> None:
-    operation = call(data.ctypes.data, data.size, DTYPES["uint8"], peer, 0, ASYNC)
+def _move(kind: str, group: Group, data: NDArray[np.uint8], peer: int, deadline: float) -> None:
+    operation = group.start(CollectiveCall(kind, target=data.ctypes.data, count=data.size, peer=peer), ASYNC)
     if operation is not None:
         operation.wait(max(0.001, deadline - time.monotonic()))
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.settings.names import NONE
@@ -74,7 +75,13 @@ class Encodings:
 
                 self._own = [speed(codec).seconds for codec in codecs]
             words = np.array(self._own)
-            dtype, most = _engine.DTYPES["float64"], _engine.OPS["MAX"]
-            native.all_reduce(words.ctypes.data, words.ctypes.data, words.size, dtype, most, 1.0, _engine.BLOCKING)
+            everywhere("MAX", native, words)
             self._slowest[native.channel] = float(words[0]), float(words[1])
         return self._slowest[native.channel]
+
+
+def everywhere(op: str, native: _engine.Group, words: NDArray[np.float64]) -> None:
+    """Combine a few numbers over all ranks, in place. op: a name in the engine's OPS."""
+    data, dtype = words.ctypes.data, _engine.DTYPES["float64"]
+    call = _engine.CollectiveCall("all_reduce", target=data, count=words.size, dtype=dtype, op=_engine.OPS[op])
+    native.start(call, _engine.BLOCKING)

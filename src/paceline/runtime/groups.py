@@ -14,7 +14,7 @@ from paceline.errors import CommunicationError, refusal
 from paceline.group.host import Entries, Plans
 from paceline.plan.streams import stream_rates
 from paceline.rendezvous import Member
-from paceline.runtime.encodings import NO_ENCODING, Encoding, Encodings
+from paceline.runtime.encodings import NO_ENCODING, Encoding, Encodings, everywhere
 from paceline.runtime.membership import Membership
 from paceline.runtime.network import Measure, Network, Plan
 from paceline.runtime.placement import Placements, given
@@ -179,6 +179,5 @@ class Groups:
 def _everywhere(native: _engine.Group, mine: bool) -> bool:
     """Return whether `mine` is true on all ranks."""
     word = np.array([float(mine)])
-    dtype, least = _engine.DTYPES["float64"], _engine.OPS["MIN"]
-    native.all_reduce(word.ctypes.data, word.ctypes.data, 1, dtype, least, 1.0, _engine.BLOCKING)
+    everywhere("MIN", native, word)
     return bool(word[0])

@@ -26,7 +26,6 @@ from paceline.torch.opaque import opaque
 from paceline.torch.tables import DTYPES
 
 _log = logging.getLogger("paceline")
-_SUM, _MAX = _engine.OPS["SUM"], _engine.OPS["MAX"]
 
 
 @opaque
@@ -99,8 +98,7 @@ class Accelerator:
         def by_engine(size: int) -> float:
             begin = time.perf_counter()
             stream = cuda.stream(device)
-            numbers = zeros.data_ptr(), size // 4, DTYPES[zeros.dtype], _SUM, 1.0
-            engine.all_reduce(*numbers, stream).order_before(stream)
+            engine.start(_all_reduce(zeros, size // 4, "SUM"), stream).order_before(stream)
             cuda.finish(device)
             return time.perf_counter() - begin
 
@@ -112,8 +110,7 @@ class Accelerator:
 
         def slowest(times: list[float]) -> list[float]:
             values = torch.tensor(times, dtype=torch.float64)
-            address = values.data_ptr()
-            group.all_reduce(address, address, len(times), DTYPES[values.dtype], _MAX, 1.0, _engine.BLOCKING)
+            group.start(_all_reduce(values, len(times), "MAX"), _engine.BLOCKING)
             found: list[float] = values.tolist()
             return found
 
@@ -169,3 +166,9 @@ def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> dist
     backend = dist.ProcessGroupNCCL(nccl_store, rank, size, options)
     group._register_backend(torch.device("cuda"), dist.ProcessGroup.BackendType.NCCL, backend)
     return group
+
+
+def _all_reduce(values: Tensor, count: int, op: str) -> _engine.CollectiveCall:
+    """An all-reduce of the first `count` elements, in place. op: a name in the engine's OPS."""
+    dtype, number = DTYPES[values.dtype], _engine.OPS[op]
+    return _engine.CollectiveCall("all_reduce", target=values.data_ptr(), count=count, dtype=dtype, op=number)

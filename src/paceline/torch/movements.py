@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline._engine import CollectiveCall
 from paceline.torch import checks
 from paceline.torch.checks import Rows, Tensors
 from paceline.torch.dispatched import USUAL, handled, modes
 from paceline.torch.futures import callbacks
 from paceline.torch.opaque import opaque
-from paceline.torch.staging import NOTHING, Copies, adjacent, plain, plain_output, slices, span
+from paceline.torch.staging import NOTHING, Copies, Span, adjacent, plain, plain_output, slices, span
 from paceline.torch.starting import Starting
 from paceline.torch.tables import code_of
 from paceline.torch.work import DONE, ReceivedWork
 
 ANY_SOURCE = -1
+_BARRIER = CollectiveCall("barrier")
 
 
 @opaque
@@ -38,8 +41,7 @@ class Movements(Starting):
                 return DONE
             memory = plain(tensor, self._stay([tensor]))
             copies = [(tensor, memory)] if memory is not tensor and root != self._rank else []
-            arguments = (*span(memory), code_of(tensor), root)
-            return self._start("broadcast", arguments, opts, [tensor], copies, [memory])
+            return self._start(_in_place("broadcast", memory, tensor, root=root), opts, [tensor], copies, [memory])
         except Exception as error:
             self.refuse("broadcast", error)
             raise
@@ -52,8 +54,8 @@ class Movements(Starting):
         """
         memory = plain(tensor, stays=not tensor.is_cpu)
         copies = [(tensor, memory)] if memory is not tensor else []
-        arguments = (*span(memory), code_of(tensor), root)
-        return self._start("broadcast", arguments, None, [tensor], copies, [memory], (codec,))
+        call = _in_place("broadcast", memory, tensor, root=root, codec=codec)
+        return self._start(call, None, [tensor], copies, [memory])
 
     def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> dist.Work:
         """Put the ranks' `input`s one after the other into `output`, which has size times as many elements."""
@@ -69,9 +71,7 @@ class Movements(Starting):
             stays = self._stay([output, input])
             copies: Copies = []
             source, target = plain(input, stays), plain_output(output, copies, stays)
-            address, count = span(source)
-            arguments = (address, target.data_ptr(), count, code_of(input))
-            return self._start("all_gather", arguments, opts, [output], copies, [source, target])
+            return self._start(_gathering(source, target, input), opts, [output], copies, [source, target])
         except Exception as error:
             self.refuse("all_gather", error)
             raise
@@ -84,9 +84,7 @@ class Movements(Starting):
         They are on a device for which `encodes_on` holds. codec: a number in the engine's CODECS that takes the dtype;
         0 for none. All ranks end with the same bits in `output`, this rank's own part included.
         """
-        address, count = span(input)
-        arguments = (address, output.data_ptr(), count, code_of(input))
-        return self._start("all_gather", arguments, None, [output], [], [input, output], (codec,))
+        return self._start(_gathering(input, output, input, codec=codec), None, [output], [], [input, output])
 
     def all_gather_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
@@ -112,13 +110,12 @@ class Movements(Starting):
             copies: Copies = []
             memory = plain(source, stays)
             places = [plain_output(target, copies, stays) for target in targets]
-            code = code_of(source)
             if not stays and adjacent(places):
-                address, count = span(memory)
-                arguments: tuple[object, ...] = (address, places[0].data_ptr(), count, code)
-                return self._start("all_gather", arguments, opts, targets, copies, [memory, *places])
-            arguments = ("all_gather", [span(memory)] * self._size, [span(place) for place in places], code, 0)
-            return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
+                call = _gathering(memory, places[0], source)
+            else:
+                receives = [span(place) for place in places]
+                call = _exchange("all_gather", [span(memory)] * self._size, receives, source)
+            return self._start(call, opts, targets, copies, [memory, *places])
         except Exception as error:
             self.refuse("all_gather", error)
             raise
@@ -141,7 +138,7 @@ class Movements(Starting):
             stays = self._stay([source, *targets])
             copies: Copies = []
             memory = plain(source, stays)
-            sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
+            sends, receives = [NOTHING] * self._size, [NOTHING] * self._size
             sends[root] = span(memory)
             places: list[Tensor] = []
             if root == self._rank:
@@ -149,9 +146,9 @@ class Movements(Starting):
                 checks.alike([source, *targets], "gather")
                 checks.numel(targets[root], source.numel(), "the root's own output of gather")
                 places = [plain_output(target, copies, stays) for target in targets]
-                recvs = [span(place) for place in places]
-            arguments = ("gather", sends, recvs, code_of(source), root)
-            return self._start("exchange", arguments, opts, targets, copies, [memory, *places])
+                receives = [span(place) for place in places]
+            call = _exchange("gather", sends, receives, source, root)
+            return self._start(call, opts, targets, copies, [memory, *places])
         except Exception as error:
             self.refuse("gather", error)
             raise
@@ -168,8 +165,8 @@ class Movements(Starting):
             stays = self._stay([target, *sources])
             copies: Copies = []
             place = plain_output(target, copies, stays)
-            sends, recvs = [NOTHING] * self._size, [NOTHING] * self._size
-            recvs[root] = span(place)
+            sends, receives = [NOTHING] * self._size, [NOTHING] * self._size
+            receives[root] = span(place)
             memory: list[Tensor] = []
             if root == self._rank:
                 checks.one_per_rank(sources, self._size, "scatter")
@@ -177,8 +174,8 @@ class Movements(Starting):
                 checks.numel(sources[root], target.numel(), "the root's own input of scatter")
                 memory = [plain(source, stays) for source in sources]
                 sends = [span(source) for source in memory]
-            arguments = ("scatter", sends, recvs, code_of(target), root)
-            return self._start("exchange", arguments, opts, [target], copies, [place, *memory])
+            call = _exchange("scatter", sends, receives, target, root)
+            return self._start(call, opts, [target], copies, [place, *memory])
         except Exception as error:
             self.refuse("scatter", error)
             raise
@@ -198,9 +195,9 @@ class Movements(Starting):
             copies: Copies = []
             memory = [plain(tensor, stays) for tensor in inputs]
             places = [plain_output(tensor, copies, stays) for tensor in outputs]
-            sends, recvs = [span(tensor) for tensor in memory], [span(place) for place in places]
-            arguments = ("all_to_all", sends, recvs, code_of(inputs[0]), 0)
-            return self._start("exchange", arguments, opts, outputs, copies, [*memory, *places])
+            sends, receives = [span(tensor) for tensor in memory], [span(place) for place in places]
+            call = _exchange("all_to_all", sends, receives, inputs[0])
+            return self._start(call, opts, outputs, copies, [*memory, *places])
         except Exception as error:
             self.refuse("all_to_all", error)
             raise
@@ -230,9 +227,9 @@ class Movements(Starting):
             copies: Copies = []
             memory, place = plain(input, stays), plain_output(output, copies, stays)
             sends = slices(memory, checks.splits(input_splits, input, self._size, "input of all_to_all"))
-            recvs = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
-            arguments = ("all_to_all", sends, recvs, code_of(input), 0)
-            return self._start("exchange", arguments, opts, [output], copies, [memory, place])
+            receives = slices(place, checks.splits(output_splits, output, self._size, "output of all_to_all"))
+            call = _exchange("all_to_all", sends, receives, input)
+            return self._start(call, opts, [output], copies, [memory, place])
         except Exception as error:
             self.refuse("all_to_all", error)
             raise
@@ -251,7 +248,7 @@ class Movements(Starting):
             and self._elsewhere(device)
         ):
             return self._hand_over("barrier", device, opts)
-        work = self._start("barrier", (), opts, [], [])
+        work = self._start(_BARRIER, opts, [], [])
         if timeout is not None:
             work.wait(timeout)
         return work
@@ -272,8 +269,7 @@ class Movements(Starting):
         if not callbacks.depth and (sent := self._group.send_tensor(tensor, to, tag, False)) is not False:
             return self._in_window(DONE if sent is True else self._message(sent, tensor))
         memory = plain(tensor)
-        arguments = (*span(memory), code_of(tensor), to, tag)
-        return self._start("send", arguments, None, [tensor], [], [memory])
+        return self._start(_in_place("send", memory, tensor, peer=to, tag=tag), None, [tensor], [], [memory])
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> dist.Work:
         """Receive a tensor from rank `peer`."""
@@ -295,5 +291,26 @@ class Movements(Starting):
             return self._in_window(work)
         copies: Copies = []
         place = plain_output(tensor, copies)
-        arguments = (*span(place), code_of(tensor), peer, tag)
-        return self._start("recv", arguments, None, [tensor], copies, [place])
+        return self._start(_in_place("recv", place, tensor, peer=peer, tag=tag), None, [tensor], copies, [place])
+
+
+def _in_place(
+    kind: str, memory: Tensor, tensor: Tensor, *, root: int = -1, codec: int = -1, peer: int = -1, tag: int = 0
+) -> CollectiveCall:
+    """A call on `memory`, which is that of the caller's `tensor` or a copy of it."""
+    address, count = span(memory)
+    code = code_of(tensor)
+    return CollectiveCall(kind, target=address, count=count, dtype=code, root=root, codec=codec, peer=peer, tag=tag)
+
+
+def _gathering(source: Tensor, target: Tensor, tensor: Tensor, codec: int = -1) -> CollectiveCall:
+    """An all_gather into equal blocks. tensor: what the caller brings, of which `source` is the memory."""
+    address, count = span(source)
+    code = code_of(tensor)
+    return CollectiveCall("all_gather", source=address, target=target.data_ptr(), count=count, dtype=code, codec=codec)
+
+
+def _exchange(
+    kind: str, sends: Sequence[Span], receives: Sequence[Span], tensor: Tensor, root: int = -1
+) -> CollectiveCall:
+    return CollectiveCall(kind, dtype=code_of(tensor), root=root, sends=sends, receives=receives)

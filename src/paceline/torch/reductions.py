@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from paceline._engine import CollectiveCall
 from paceline.torch import checks, sparse
 from paceline.torch.checks import Reduction, Rows, Tensors
 from paceline.torch.dispatched import USUAL, handled, modes
@@ -39,15 +40,14 @@ class Reductions(Starting):
                 return self._on_accelerator("allreduce", tensor, tensors, opts)
             reduce_op = checks.reduce_op(opts)
             if self._stay([tensor]):
-                return self._hand("all_reduce", _reduce_arguments(tensor, tensor, reduce_op), opts, [tensor], [tensor])
+                return self._hand(_reduction("all_reduce", tensor, tensor, reduce_op), opts, [tensor], [tensor])
             if tensor.is_sparse:
                 return sparse.all_reduce(cast(dist.ProcessGroup, self), tensor, reduce_op)
             memory = plain(tensor)
             if memory.nbytes >= Returning.LEAST:
                 self._returning.note(memory.data_ptr(), memory.nbytes)
             copies = [(tensor, memory)] if memory is not tensor else []
-            arguments = _in_place(memory, tensor, reduce_op)
-            return self._start("all_reduce", arguments, opts, [tensor], copies, [memory])
+            return self._start(_reduction("all_reduce", memory, tensor, reduce_op), opts, [tensor], copies, [memory])
         except Exception as error:
             self.refuse("all_reduce", error)
             raise
@@ -60,13 +60,11 @@ class Reductions(Starting):
         A tensor of a device, for which `encodes_on` must hold, is contiguous. codec: a number in the engine's CODECS,
         for float32; 0 for none. residual: contiguous float32 on the same device, as many elements.
         """
-        more = codec, residual.data_ptr() if residual is not None else 0
         memory = plain(tensor, stays=not tensor.is_cpu)
         keep = [memory] if residual is None else [memory, residual]
-        if not tensor.is_cpu:
-            return self._hand("all_reduce", _reduce_arguments(tensor, tensor, reduce_op), None, [tensor], keep, more)
         copies = [(tensor, memory)] if memory is not tensor else []
-        return self._start("all_reduce", _in_place(memory, tensor, reduce_op), None, [tensor], copies, keep, more)
+        call = _reduction("all_reduce", memory, tensor, reduce_op, codec=codec, residual=residual)
+        return self._start(call, None, [tensor], copies, keep)
 
     def encodes_on(self, device: torch.device) -> bool:
         """Return whether the engine encodes tensors of this device, or, if it is "meta", may do so later."""
@@ -98,8 +96,8 @@ class Reductions(Starting):
                 return DONE
             memory = plain(tensor, self._stay([tensor]))
             copies = [(tensor, memory)] if memory is not tensor and root == self._rank else []
-            arguments = (*_reduce_arguments(memory, tensor, reduce_op), root)
-            return self._start("reduce", arguments, opts, [tensor], copies, [memory])
+            call = _reduction("reduce", memory, tensor, reduce_op, root=root)
+            return self._start(call, opts, [tensor], copies, [memory])
         except Exception as error:
             self.refuse("reduce", error)
             raise
@@ -121,9 +119,8 @@ class Reductions(Starting):
             copies: Copies = []
             source, target = plain(input, stays), plain_output(output, copies, stays)
             reduce_op = checks.reduce_op(opts)
-            address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
-            arguments = (source.data_ptr(), address, count, code, op, factor)
-            return self._start("reduce_scatter", arguments, opts, [output], copies, [source, target])
+            call = _reduction("reduce_scatter", target, output, reduce_op, source=source.data_ptr())
+            return self._start(call, opts, [output], copies, [source, target])
         except Exception as error:
             self.refuse("reduce_scatter", error)
             raise
@@ -138,11 +135,17 @@ class Reductions(Starting):
         They are on a device for which `encodes_on` holds. codec: a number in the engine's CODECS, for float32; 0 for
         none. residual: contiguous float32 there, as many elements as `input` has.
         """
-        address, count, code, op, factor = _reduce_arguments(output, output, reduce_op)
-        arguments = (input.data_ptr(), address, count, code, op, factor)
         keep = [input, output] if residual is None else [input, output, residual]
-        more = codec, residual.data_ptr() if residual is not None else 0
-        return self._start("reduce_scatter", arguments, None, [output], [], keep, more)
+        call = _reduction(
+            "reduce_scatter",
+            output,
+            output,
+            reduce_op,
+            source=input.data_ptr(),
+            codec=codec,
+            residual=residual,
+        )
+        return self._start(call, None, [output], [], keep)
 
     def reduce_scatter_single_coalesced(
         self, outputs: list[Tensor], inputs: list[Tensor], opts: object = None
@@ -173,9 +176,8 @@ class Reductions(Starting):
             copies: Copies = []
             target = plain_output(output, copies, stays)
             reduce_op = checks.reduce_op(opts)
-            address, count, code, op, factor = _reduce_arguments(target, output, reduce_op)
-            arguments = (whole.data_ptr(), address, count, code, op, factor)
-            return self._start("reduce_scatter", arguments, opts, [output], copies, [target, whole, *sources])
+            call = _reduction("reduce_scatter", target, output, reduce_op, source=whole.data_ptr())
+            return self._start(call, opts, [output], copies, [target, whole, *sources])
         except Exception as error:
             self.refuse("reduce_scatter", error)
             raise
@@ -185,20 +187,35 @@ class Reductions(Starting):
         for root, source in enumerate(sources):
             scratch = source.clone()
             copies = [(output, scratch.view(output.shape))] if root == self._rank else []
-            arguments = (*_reduce_arguments(scratch, output, checks.reduce_op(opts)), root)
+            call = _reduction("reduce", scratch, output, checks.reduce_op(opts), root=root)
             results = [output] if root == self._rank else []
-            works.append(self._start("reduce", arguments, opts, results, copies, [scratch]))
+            works.append(self._start(call, opts, results, copies, [scratch]))
         return self._together(works)
 
 
-def _in_place(memory: Tensor, tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, int, float]:
-    """Return the arguments for an all_reduce of the engine's in place."""
-    arguments = _reduce_arguments(memory, tensor, reduce_op)
-    return arguments[0], *arguments
-
-
-def _reduce_arguments(memory: Tensor, tensor: Tensor, reduce_op: Reduction) -> tuple[int, int, int, int, float]:
-    """The arguments of a reduction of `memory`, which is that of the caller's `tensor` or a copy of it."""
+def _reduction(
+    collective: str,
+    memory: Tensor,
+    tensor: Tensor,
+    reduce_op: Reduction,
+    *,
+    source: int = 0,
+    root: int = -1,
+    codec: int = -1,
+    residual: Tensor | None = None,
+) -> CollectiveCall:
+    """A reduction into `memory`, which is that of the caller's `tensor` or a copy of it. source: an address."""
     code = reducible(tensor, reduce_op)
     op, factor = reduction(reduce_op)
-    return memory.data_ptr(), memory.numel(), code, op, factor
+    return CollectiveCall(
+        collective,
+        source=source,
+        target=memory.data_ptr(),
+        count=memory.numel(),
+        dtype=code,
+        op=op,
+        factor=factor,
+        root=root,
+        codec=codec,
+        residual=0 if residual is None else residual.data_ptr(),
+    )

@@ -1,4 +1,4 @@
-"""Turns a call of the engine into torch's Work: at once, in flight, or gathered in a coalescing window."""
+"""Turns a call into torch's Work: at once, in flight, or gathered in a coalescing window."""
 
 from __future__ import annotations
 
@@ -50,30 +50,29 @@ class Starting(Accelerator, Dispatched):
 
     def _start(
         self,
-        call: str,
-        arguments: tuple[object, ...],
+        call: _engine.CollectiveCall,
         options: object,
         results: Sequence[Tensor],
         copies: Copies,
         keep: Sequence[Tensor] = (),
-        more: tuple[object, ...] = (),
     ) -> dist.Work:
-        """Run the engine's `call` now or only start it, as `options` (torch's; None means start) asks for.
+        """Carry out a call now or only start it, as `options` (torch's; None means start) asks for.
 
-        keep: the memory that the arguments speak of; if it is a device's, the call is handed to that, and there are no
-        copies. more: the arguments behind the engine's mode, or behind the device's stream.
+        keep: the memory that the call speaks of; if it is a device's, the call is handed to that, and there are no
+        copies.
         """
         if keep and not keep[0].is_cpu:
-            return self._hand(call, arguments, options, results, keep, more)
+            return self._hand(call, options, results, keep)
         if self._blocks(options):
-            getattr(self._group, call)(*arguments, BLOCKING, *more)
+            self._group.start(call, BLOCKING)
             copy_back(copies)
             return DONE
         if callbacks.depth:
-            getattr(self._callback_group(), call)(*arguments, BLOCKING, *more)
+            self._callback_group().start(call, BLOCKING)
             copy_back(copies)
             return CompletedWork(results)
-        operation = getattr(self._group, call)(*arguments, NOTIFY, *more)
+        operation = self._group.start(call, NOTIFY)
+        assert operation is not None
         work = PendingWork(operation, results, copies, keep, self._backward)
         self._notify(work.operation.id, work.finish)
         if self._window is not None:
@@ -103,16 +102,14 @@ class Starting(Accelerator, Dispatched):
 
     def _hand(
         self,
-        call: str,
-        arguments: tuple[object, ...],
+        call: _engine.CollectiveCall,
         options: object,
         results: Sequence[Tensor],
         memory: Sequence[Tensor],
-        more: tuple[object, ...] = (),
     ) -> dist.Work:
-        """Hand the engine's `call` to the device of `memory`, whose current stream it comes after."""
+        """Hand a call to the device of `memory`, whose current stream it comes after."""
         group, stream = self._on_device(memory), cuda.stream(memory[0].device)
-        work = DeviceWork(getattr(group, call)(*arguments, stream, *more), results, memory, self._home)
+        work = DeviceWork(group.start(call, stream), results, memory, self._home)
         if self._window is None and not checks.is_async(options):
             work.wait(checks.timeout_of(options) or _ZERO)
         return self._in_window(work)
