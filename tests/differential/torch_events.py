@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import select
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
@@ -111,8 +113,40 @@ def fork(step: Step, program: Program, rank: int) -> None:
     assert words in told, f"a forked child: {told or 'died'}, not {words!r}"
 
 
+def spawn(step: Step, program: Program, rank: int) -> None:
+    """A spawned child inherits nothing: it has a job of its own, while its parent goes on. One rank starts one."""
+    if rank != step.root % program.size:
+        return
+    new = multiprocessing.get_context("spawn")
+    ours, theirs = new.Pipe(duplex=False)
+    child = new.Process(target=_spawned, args=(theirs,), daemon=True)
+    child.start()
+    theirs.close()
+    try:
+        assert ours.poll(PATIENCE), "the spawned child hangs"
+        told = ours.recv_bytes().decode()
+    except EOFError:
+        told = "died"
+    finally:
+        ours.close()
+        child.kill()
+        child.join()
+    assert told == "None", f"a spawned child: {told}"
+
+
+def _spawned(answer: Connection) -> None:
+    import paceline.torch  # registers the backend
+
+    assert paceline.torch and not dist.is_initialized()
+    answer.send_bytes(repr(refused(_new_job)).encode())
+
+
 def _own_job() -> None:
     dist.destroy_process_group()
+    _new_job()
+
+
+def _new_job() -> None:
     dist.init_process_group("paceline", store=dist.HashStore(), rank=0, world_size=1)
     sum_over(None, (0,))
     dist.destroy_process_group()
@@ -212,5 +246,6 @@ EVENTS: dict[str, Callable[[Step, Program, int], None]] = {
     "use_destroyed": use_destroyed,
     "threads": hand_in_from_threads,
     "fork": fork,
+    "spawn": spawn,
     "mismatch": mismatch,
 }

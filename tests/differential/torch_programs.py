@@ -32,7 +32,7 @@ OTHERS = ("all_to_all_single", "send", "batch_isend_irecv", "barrier", "all_gath
 OBJECTS = OTHERS[-2:]
 """Calls that pickle what they are given, which torch can't do with MOVED."""
 CALLS = (*REDUCTIONS, *MOVEMENTS, *OTHERS)
-EVENTS = ("begin_again", "use_destroyed", "threads", "fork", "mismatch")
+EVENTS = ("begin_again", "use_destroyed", "threads", "fork", "spawn", "mismatch")
 """What happens to all ranks of the world between calls."""
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
