@@ -234,7 +234,38 @@ def check_refusals(rank: int, size: int) -> None:
     elsewhere = torch.tensor([parameter.is_meta for parameter in chain.parameters()]).long()
     dist.all_reduce(elsewhere)
     assert elsewhere.eq(1).all()  # each parameter is on one rank
+    check_refused_optimizers(rank, hybrid)
     hybrid.close()
+
+
+class Unsaid(torch.optim.SGD):
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, lr=0.1)
+        self.param_groups[0]["unsaid"] = object()
+
+
+def check_refused_optimizers(rank: int, hybrid: Any) -> None:
+    """Every rank raises what is wrong, also where only one has it."""
+    good = torch.optim.SGD(hybrid.parameters(), lr=0.1)
+    state, weights = hybrid.optimizer_state_dict(good), hybrid.state_dict()
+    kept = {"params": [*hybrid.parameters()]}
+    strangers = torch.optim.SGD([kept, {"params": nn.Linear(5, 3).parameters()}], lr=0.1)
+    other = r"2 of the 4 parameters of the SGD are none that this rank trains, the first of shape \[3, 5\]: make "
+    unsaid = r"option 'unsaid' is of type object"
+    no_state = r"this is no optimizer's state, which has .state. .*, as optimizer_state_dict returns it: KeyError"
+    told = "" if rank == 1 else "rank 1: "
+    for ask, words in (
+        (lambda: hybrid.optimizer_state_dict(strangers), f"^{other}"),
+        (lambda: hybrid.load_optimizer_state_dict(strangers, state), f"^{other}"),
+        (lambda: hybrid.optimizer_state_dict(strangers if rank == 1 else good), f"^{told}{other}"),
+        (lambda: hybrid.load_optimizer_state_dict(strangers if rank == 1 else good, state), f"^{told}{other}"),
+        (lambda: hybrid.optimizer_state_dict(Unsaid(hybrid.parameters()) if rank == 1 else good), f"^{told}.*{unsaid}"),
+        (lambda: hybrid.load_optimizer_state_dict(good, weights), f"^{no_state}"),
+        (lambda: hybrid.load_optimizer_state_dict(good, weights if rank == 1 else state), f"^{told}{no_state}"),
+    ):
+        with pytest.raises(paceline.torch.HybridError, match=words):
+            ask()
+    hybrid.load_optimizer_state_dict(good, state)
 
 
 def test_what_is_wrong_is_said(ranks: Ranks) -> None:

@@ -238,16 +238,16 @@ class Hybrid:
         A collective of all ranks. optimizer: of this rank's `parameters()`; None if there are none. With several groups
         of parameters each rank's optimizer has all of them, in the same order; some may be empty.
 
-        Raises HybridError if the optimizers differ in that, TypeError for a state that is neither a number nor of its
-        parameter's shape.
+        Raises HybridError if an optimizer is of another model or they differ in that, TypeError for a state that is
+        neither a number nor of its parameter's shape.
         """
         return self._optimizer_states.whole(optimizer)
 
     def load_optimizer_state_dict(self, optimizer: Optimizer | None, state: Mapping[str, Any]) -> None:
         """Take over this rank's part of such a state, which may be from other partitions or none.
 
-        A collective of all ranks, with the arguments of `optimizer_state_dict`. Raises HybridError if the state's
-        groups have other numbers of parameters.
+        A collective of all ranks, with the arguments of `optimizer_state_dict`. Raises HybridError if an optimizer is
+        of another model, `state` is no optimizer's or its groups have other numbers of parameters.
         """
         part = self._optimizer_states.part(optimizer, state)
         if optimizer is not None:

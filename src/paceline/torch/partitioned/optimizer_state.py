@@ -38,17 +38,22 @@ class OptimizerStates:
     def whole(self, optimizer: Optimizer | None) -> dict[str, Any]:
         """The whole state, as the whole model's optimizer would return from `state_dict`. A collective of all ranks.
 
-        optimizer: this rank's; None if it has no parameters. Raises HybridError if the optimizers differ in their
-        groups or an option can't be told, TypeError for states that are neither numbers nor of their parameter's shape.
+        optimizer: this rank's; None if it has no parameters. Raises HybridError if one is of another model, if they
+        differ in their groups or an option can't be told, TypeError for states that are neither numbers nor of their
+        parameter's shape.
         """
         states = optimizer.state if optimizer is not None else {}
-        mine = {
-            name: {key: kind_of(key, value, parameter.shape) for key, value in states.get(parameter, {}).items()}
-            for name, parameter in self.own.items()
-            if self._owned(name)
-        }
+        mine = {name: parameter for name, parameter in self.own.items() if self._owned(name)}
+
+        def described() -> object:
+            kinds = {
+                name: {key: kind_of(key, value, parameter.shape) for key, value in states.get(parameter, {}).items()}
+                for name, parameter in mine.items()
+            }
+            return [[in_words(_options(group)) for group in _groups(optimizer)], kinds]
+
         members = self._members(optimizer)
-        told = _told([[in_words(_options(group)) for group in _groups(optimizer)], mine])
+        told = _told(described)
         kinds = {name: found for _, theirs in told for name, found in theirs.items()}
         numbers = {name: number for number, name in enumerate(name for some in members for name in some)}
         found: dict[int, dict[str, object]] = {}
@@ -69,10 +74,12 @@ class OptimizerStates:
     def part(self, optimizer: Optimizer | None, state: Mapping[str, Any]) -> dict[str, Any]:
         """This rank's part of a whole state, for its optimizer's `load_state_dict`. A collective of all ranks.
 
-        Raises HybridError if the state's groups are not as large as those of the optimizers.
+        Raises HybridError if it is no optimizer's state, if an optimizer is of another model, or if the state's groups
+        are not as large as those of the optimizers.
         """
+        found = _told(lambda: _sizes(state))[dist.get_rank()]
         members = self._members(optimizer)
-        found, expected = [len(group["params"]) for group in state["param_groups"]], [len(some) for some in members]
+        expected = [len(some) for some in members]
         if found != expected:
             raise HybridError(
                 f"the optimizer's state has groups of {found} parameters, the optimizers of the model have {expected}"
@@ -95,8 +102,8 @@ class OptimizerStates:
 
     def _members(self, optimizer: Optimizer | None) -> list[list[str]]:
         """The names in each group of all ranks' optimizers together, in the model's order. A collective."""
-        mine = [[name for name in names if self._owned(name)] for names in self._named(optimizer)]
-        all_groups = [groups for groups in _told(mine) if groups]
+        told = _told(lambda: [[name for name in names if self._owned(name)] for names in self._named(optimizer)])
+        all_groups = [groups for groups in told if groups]
         if len(numbers := {len(groups) for groups in all_groups}) > 1:
             raise HybridError(
                 "all optimizers of a model in partitions have the same groups of parameters, of which some may be "
@@ -109,8 +116,15 @@ class OptimizerStates:
         ]
 
     def _named(self, optimizer: Optimizer | None) -> list[list[str]]:
-        """The names in each group of this rank's optimizer."""
+        """The names in each group of this rank's optimizer. Raises HybridError if it is of another model."""
         names = {parameter: name for name, parameter in self.own.items()}
+        every = [parameter for group in _groups(optimizer) for parameter in group["params"]]
+        if others := [parameter for parameter in every if parameter not in names]:
+            raise HybridError(
+                f"{len(others)} of the {len(every)} parameters of the {type(optimizer).__name__} are none that this "
+                f"rank trains, the first of shape {list(others[0].shape)}: make the optimizer of `parameters()` of "
+                "what `hybrid` returned"
+            )
         return [[names[parameter] for parameter in group["params"]] for group in _groups(optimizer)]
 
     def _owned(self, name: str) -> bool:
@@ -124,9 +138,35 @@ class OptimizerStates:
         return tensor
 
 
-def _told(mine: object) -> list[Any]:
-    """Gather `mine` from all ranks, through JSON."""
-    return [json.loads(text) for text in gather_bytes(json.dumps(mine).encode(), None)]
+def _told(make: Callable[[], object]) -> list[Any]:
+    """Gather from all ranks, through JSON, what each one's `make` returns. A collective.
+
+    Where it raises HybridError or TypeError, that rank raises it, and the others a HybridError that names the rank.
+    """
+    error: Exception | None = None
+    try:
+        mine = {"told": make()}
+    except (HybridError, TypeError) as found:
+        error, mine = found, {"refused": str(found)}
+    everybodys = [json.loads(text) for text in gather_bytes(json.dumps(mine).encode(), None)]
+    if error is not None:
+        raise error
+    for rank, one in enumerate(everybodys):
+        if "refused" in one:
+            raise HybridError(f"rank {rank}: {one['refused']}")
+    return [one["told"] for one in everybodys]
+
+
+def _sizes(state: Mapping[str, Any]) -> list[int]:
+    """The number of parameters in each group of an optimizer's state. Raises HybridError for anything else."""
+    try:
+        state["state"]
+        return [len(group["params"]) for group in state["param_groups"]]
+    except (KeyError, TypeError) as error:
+        raise HybridError(
+            'this is no optimizer\'s state, which has "state" by parameter and "param_groups" with "params", as '
+            f"optimizer_state_dict returns it: {error!r}"
+        ) from None
 
 
 def _groups(optimizer: Optimizer | None) -> list[dict[str, Any]]:
