@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 from hypothesis import given
@@ -211,6 +212,7 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
         ("PACELINE_TIMEOUT", "nan"),
         ("PACELINE_TIMEOUT", "soon"),
         ("PACELINE_SPIN_US", "-1"),
+        ("PACELINE_SPIN_US", "1000001"),
         ("PACELINE_STALL_SECONDS", "-1"),
         ("PACELINE_STALL_SECONDS", "never"),
         ("PACELINE_LOG", "loud"),
@@ -246,8 +248,16 @@ def test_any_nodelist_is_parsed_or_refused(nodelist: str) -> None:
     ],
 )
 def test_a_bad_value_is_named(variable: str, value: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"^{variable}=.* should "):
+    with pytest.raises(ConfigurationError, match=f"^{variable}=.* should ") as caught:
         read({**TORCHRUN, variable: value})
+    assert not re.search(r"[0-9]e[+-]?[0-9]", str(caught.value))  # bounds are written in full
+
+
+def test_the_bounds_of_a_number_are_written_in_full() -> None:
+    with pytest.raises(ConfigurationError, match=r"^PACELINE_SPIN_US='2e6' should be a number .* from 0 to 1000000$"):
+        read({"PACELINE_SPIN_US": "2e6"})
+    with pytest.raises(ConfigurationError, match=r"^PACELINE_TIMEOUT='0' should be a number .* from 0\.001 to 864000$"):
+        read({"PACELINE_TIMEOUT": "0"})
 
 
 def test_an_unknown_algorithm_is_answered_with_the_known_ones() -> None:

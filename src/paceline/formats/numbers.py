@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+
 DASH = "–"
 """Stands for an unknown value."""
+_DIGITS = 6
+"""Significant digits that `in_full` leaves of a number that is not whole."""
 
 
 def number(value: float | None) -> str:
@@ -16,6 +21,12 @@ def number(value: float | None) -> str:
     if abs(float(digits)) >= 10_000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.0f}" if "e+" in digits else digits if "e" not in digits else f"{value:.2e}"
+
+
+def in_full(value: float) -> str:
+    """Format a number that somebody set or may set: whole numbers to the last digit, and no exponent: "1000000"."""
+    digits = max(_DIGITS, len(str(int(abs(value))))) if math.isfinite(value) else 1
+    return f"{Decimal(f'{value:.{digits}g}'):f}"
 
 
 def percent(share: float | None) -> str:

@@ -11,6 +11,7 @@ import math
 import re
 from dataclasses import dataclass
 
+from paceline.formats.numbers import in_full
 from paceline.settings.names import ALGORITHMS, AUTO, CODECS, NONE
 
 POLICIES = ("board", "graph", "cycle", "global_sleep", "nonblocking")
@@ -116,7 +117,7 @@ def _number(text: str, lowest: float, highest: float, meaning: str) -> float:
         value = math.nan
     if lowest <= value <= highest:
         return value
-    raise ValueError(f"should be {meaning} from {lowest:g} to {highest:g}")
+    raise ValueError(f"should be {meaning} from {in_full(lowest)} to {in_full(highest)}")
 
 
 def timeout(text: str) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from paceline.formats.numbers import in_full
 from paceline.observe.report import read as read_report
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.codecs import CODECS
@@ -73,7 +74,7 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
     """Yield what is to be simulated: by networks, then by policies, then by algorithms. Raises ValueError."""
     workload = run.workload if run is not None else _model(question)
     if not question.scale > 0:
-        raise ValueError(f"--scale-compute is {question.scale:g}; it must be above 0")
+        raise ValueError(f"--scale-compute is {in_full(question.scale)}; it must be above 0")
     workload = workload.scaled(question.scale)
     workload = pipelined(workload, question.partitions, question.microbatches or _MICROBATCHES * question.partitions)
     cores_of(question.cores, workload.compute)

@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 
 from paceline.calibration import tune as fitted
+from paceline.formats.numbers import in_full
 from paceline.lab.job import LabJob
 from paceline.lab.lab import Lab
 from paceline.launch.arguments import Arguments
@@ -141,7 +142,7 @@ def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[St
         if time.monotonic() > patience:
             count = len(steps.begins)
             since = f"after {count} steps" if count else "after the start" if steps.known else "and no use of Paceline"
-            return steps, f"no step for {timeout:g} s {since}"
+            return steps, f"no step for {in_full(timeout)} s {since}"
         if time.monotonic() > until:
             return steps, "the time of the search was over before its steps were measured"
         wait_for_exit(job.processes, _LOOK_SECONDS)

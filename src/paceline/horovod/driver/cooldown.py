@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paceline.formats.numbers import in_full
+
 
 @dataclass
 class Cooldown:
@@ -23,7 +25,7 @@ class Cooldown:
         if self.cooldown is not None and not 1 <= self.cooldown[0] <= self.cooldown[1] <= 3600:
             raise ValueError(
                 "--blacklist-cooldown-range should be two numbers of seconds from 1 to 3600, the smaller one first, "
-                f"not {self.cooldown[0]:g} {self.cooldown[1]:g}"
+                f"not {in_full(self.cooldown[0])} {in_full(self.cooldown[1])}"
             )
 
     def record_failure(self, host: str, now: float) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paceline.formats.numbers import in_full
+
 PATIENCE = 600.0
 """Seconds that a round may wait by default, as in Horovod."""
 
@@ -36,4 +38,4 @@ class Limits:
         if self.resets is not None and self.resets < 0:
             raise ValueError(f"--reset-limit {self.resets} should not be less than 0")
         if not self.patience > 0:
-            raise ValueError(f"--elastic-timeout {self.patience:g} should be more than 0 seconds")
+            raise ValueError(f"--elastic-timeout {in_full(self.patience)} should be more than 0 seconds")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
+from paceline.formats.numbers import in_full
 from paceline.horovod.driver.cooldown import Cooldown
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.messages import Action, Asked, Broken, End, Form, Seat, Start, Stop, Synced, Tell, Wait
@@ -133,7 +134,7 @@ class Rounds:
                 self._give_up(worker, f"a process on {worker.host} did not ask for a round", now)
 
     def _give_up(self, worker: Worker, problem: str, now: float) -> None:
-        self._actions.append(End(worker.number, f"it did not come within {self.limits.patience:g} s"))
+        self._actions.append(End(worker.number, f"it did not come within {in_full(self.limits.patience)} s"))
         self._lose(worker, problem, now)
 
     def _end(self, worker: Worker, why: str) -> None:

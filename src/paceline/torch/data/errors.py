@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.errors import NOBODY, CommunicationError, Culprit, PeerLost, Timeout
+from paceline.formats.numbers import in_full
 
 _READER = "which reads this machine's batches,"
 
@@ -30,14 +31,14 @@ def lost(reader: Culprit, what: str) -> PeerLost:
 
 def late(reader: Culprit, seconds: float) -> Timeout:
     """The process that reads had no batch for so many seconds."""
-    error = Timeout(f"{_named(reader)}, {_READER} had none for {seconds:g} s")
+    error = Timeout(f"{_named(reader)}, {_READER} had none for {in_full(seconds)} s")
     _blame(error, reader)
     return error
 
 
 def absent(processes: Sequence[Culprit], seconds: float) -> Timeout:
     """These processes did not come for the batches of their machine within so many seconds."""
-    error = Timeout(f"{', '.join(map(_named, processes))} did not come for batches within {seconds:g} s")
+    error = Timeout(f"{', '.join(map(_named, processes))} did not come for batches within {in_full(seconds)} s")
     _blame(error, processes[0] if len(processes) == 1 else NOBODY)
     return error
 
