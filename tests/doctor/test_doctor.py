@@ -49,7 +49,7 @@ def test_what_was_gained_by_trying_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(memory, "_tried", lambda environ: {"seconds": 0.0123, "ways": ways})
     finding = memory.large_arrays(HERE)
     assert finding.value == "1 MiB staged by 256 KiB; 4 MiB staged by 256 KiB"
-    assert "in 12 ms" in finding.reason and "4 MiB 25%" in finding.reason and "1 MiB" not in finding.reason
+    assert "in 12.3 ms" in finding.reason and "4 MiB 25%" in finding.reason and "1 MiB" not in finding.reason
 
 
 def test_siblings_are_really_asked_to_read() -> None:

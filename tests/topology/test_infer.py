@@ -98,6 +98,18 @@ def test_of_two_machines_only_the_slower_link_shows() -> None:
     assert {node.uplink for node in found.topology.root.walk() if node.kind == "rank"} == set(locals)
 
 
+def test_no_link_is_found_without_latency_where_messages_vary() -> None:
+    """The messages of m0 and m1 with each other took longer than both took with m2 together."""
+    links, locals = [Link(FASTEST, FASTEST, 0.0)] * 3, [Link(8e9, 8e9, 1e-6)] * 3
+    result = measured(links, locals, [2] * 3)
+    for (i, j), took in {(0, 1): 840e-6, (0, 2): 420e-6, (1, 2): 400e-6}.items():
+        result.latency[i, j] = result.latency[j, i] = took + 2e-6
+    first, second, third = (link.latency for link in links_of(infer(facts_of([2] * 3), result).topology))
+    assert third == pytest.approx(1e-6)  # as inside the machine
+    assert first + second == pytest.approx(833e-6, abs=3e-6)
+    assert first - second == pytest.approx(20e-6, abs=1e-6)
+
+
 def test_more_machines_than_all_can_meet() -> None:
     links = [Link(speed, speed, 50e-6) for speed in [FASTEST] * 99 + [100 * MBIT]]
     ranks = [1] * 100

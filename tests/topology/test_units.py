@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from random_topologies import latencies, speeds
 
 from paceline.topology.units import parse_speed, parse_time, show_speed, show_time, write_speed, write_time
@@ -76,3 +77,15 @@ def test_what_people_read() -> None:
     assert [show_speed(62.5e6), show_speed(125e9), show_speed(1.23456e8)] == ["500 Mbit/s", "1 Tbit/s", "988 Mbit/s"]
     assert [show_time(50e-6), show_time(1.5e-3), show_time(0), show_time(3e-7)] == ["50 us", "1.5 ms", "0 ns", "300 ns"]
     assert [write_speed(62.5e6), write_time(50e-6)] == ["500 Mbit/s", "50 us"]
+
+
+@given(speeds)
+def test_a_shown_speed_has_no_exponent(speed: float) -> None:
+    assert "e" not in show_speed(speed)
+
+
+@given(st.floats(1e-12, 60))
+def test_a_shown_time_has_no_exponent_and_is_not_zero(seconds: float) -> None:
+    number, _, _ = show_time(seconds).partition(" ")
+    assert "e" not in number
+    assert float(number) > 0

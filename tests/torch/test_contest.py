@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from paceline.calibration.torch import CONTEST_LEAD, CONTEST_ROUNDS, CONTEST_SECONDS, CONTEST_SIZES
+from paceline.formats.sizes import show_seconds
 from paceline.torch.contest import Verdict, contest, everything, nothing
 
 
@@ -23,7 +24,7 @@ def test_each_size_goes_to_the_faster_one(seed: int) -> None:
     verdict = contest(engine.__getitem__, nccl.__getitem__, alone)
     for size in CONTEST_SIZES:
         assert verdict.for_challenger(size) is (engine[size] * CONTEST_LEAD < nccl[size])
-        assert f"{size >> 10} KiB {engine[size] * 1e6:.0f} us against {nccl[size] * 1e6:.0f} us" in verdict.reason
+        assert f"{size >> 10} KiB {show_seconds(engine[size])} against {show_seconds(nccl[size])}" in verdict.reason
 
 
 def test_nccl_is_kept_where_both_take_the_same() -> None:

@@ -20,13 +20,18 @@ def number(value: float | None) -> str:
     digits = f"{value:.3g}"
     if abs(float(digits)) >= 10_000:
         return f"{value:,.0f}".replace(",", " ")
-    return f"{value:.0f}" if "e+" in digits else digits if "e" not in digits else f"{value:.2e}"
+    return f"{value:.0f}" if "e+" in digits else plain(digits)
+
+
+def plain(digits: str) -> str:
+    """Return the same digits of a number without an exponent."""
+    return f"{Decimal(digits):f}" if "e" in digits else digits
 
 
 def in_full(value: float) -> str:
     """Format a number that somebody set or may set: whole numbers to the last digit, and no exponent: "1000000"."""
     digits = max(_DIGITS, len(str(int(abs(value))))) if math.isfinite(value) else 1
-    return f"{Decimal(f'{value:.{digits}g}'):f}"
+    return plain(f"{value:.{digits}g}")
 
 
 def percent(share: float | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from paceline.formats.numbers import number
+from paceline.formats.numbers import number, plain
 
 MOST_BYTES = 1 << 60
 """Bytes that `parse_bytes` accepts at most."""
@@ -44,4 +44,4 @@ def show_seconds(seconds: float) -> str:
 
 def show_duration(seconds: float) -> str:
     """Return a text with three digits, always in seconds, and no exponent: "0.0517 s", "31.2 s", "1920 s"."""
-    return f"{seconds:.3g} s" if seconds < 100 else f"{seconds:.0f} s"
+    return f"{plain(f'{seconds:.3g}')} s" if seconds < 100 else f"{seconds:.0f} s"

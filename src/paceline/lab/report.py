@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from paceline.formats.numbers import in_full
 from paceline.lab.lab import Lab, Traffic
 
 
@@ -33,7 +34,7 @@ def records(lab: Lab, traffic: list[Traffic]) -> list[dict[str, Any]]:
 def _speed(rate: float) -> str:
     if math.isinf(rate):
         return "no limit"
-    return f"{rate * 8 / 1e6:g} Mbit/s"
+    return f"{in_full(rate * 8 / 1e6)} Mbit/s"
 
 
 def _finite(rate: float) -> float | None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from paceline._engine import Engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
+from paceline.formats.numbers import in_full
 from paceline.observe.trace.event import Row
 from paceline.rendezvous import Meeting, Member
 from paceline.runtime import cpu_sharing
@@ -85,7 +86,7 @@ class ProcessEngine:
         me, mine, settings = members[rank], self._cpus, self._settings
         self.partition = cpu_sharing.divide_cores(members, me, mine, settings)
         self.spin = cpu_sharing.spin_budget(members, me, mine, settings)
-        log.info("%s spins %g us while it waits: %s", me, self.spin.microseconds, self.spin.reason)
+        log.info("%s spins %s us while it waits: %s", me, in_full(self.spin.microseconds), self.spin.reason)
         home = cpu_sharing.home(members, me, mine, settings)
         engine = self._native.Engine(self._memory.arena, self.spin.microseconds, str(me), -1 if home is None else home)
         return EngineThread(engine, self.partition.parts.engine)

@@ -51,7 +51,9 @@ def explain(measured: Measured) -> Explanation:
     speeds = own_speeds(measured.rate)
     found = switches(measured.loads, alone(speeds), latency)
     nodes = [frozenset([machine]) for machine in range(len(locals))] + [one.machines for one in found]
-    latencies = _latencies(latency, nodes)
+    # A message that leaves a machine takes no less than one inside it, and both ends have no more than there is.
+    least = np.fmin(own, np.fmin.reduce(latency, axis=1) / 2)
+    latencies = _latencies(latency, nodes, [min(least[[*node]]) for node in nodes])
     links = tuple(
         Link(_speed(up), _speed(down), _digits(late))
         for (up, down), late in zip([*speeds, *_speeds(found, speeds)], latencies, strict=True)
@@ -107,16 +109,28 @@ def _fastest(rates: Matrix) -> float:
     return float(known.max()) if len(known) else LOCAL.up
 
 
-def _latencies(between: Matrix, nodes: Sequence[frozenset[int]]) -> list[float]:
+def _latencies(between: Matrix, nodes: Sequence[frozenset[int]], least: Sequence[float]) -> list[float]:
     """The latency of the link above each set of machines, given those of pairs, which are the sums of all links that
-    are above one of the two alone: least squares."""
+    are above one of the two alone: least squares, with no link below `least`.
+
+    Messages vary, so that nothing, or less, may be left for a link. It is held at its least then, and the others are
+    solved for again.
+    """
     below = np.array([[machine in node for machine in range(len(between))] for node in nodes])
     known = [(i, j) for i, j in zip(*np.nonzero(~np.isnan(between)), strict=True) if i != j]
+    found = np.array(least)
     if not known:
-        return [0.0] * len(nodes)
+        return [float(one) for one in found]
     crossed = np.array([below[:, i] != below[:, j] for i, j in known], float)
-    solved = np.linalg.lstsq(crossed, np.array([between[pair] for pair in known]), rcond=None)[0]
-    return [max(0.0, float(one)) for one in solved]
+    left = np.array([between[pair] for pair in known]) - crossed @ found
+    free = np.full(len(nodes), True)
+    while free.any():
+        more = np.linalg.lstsq(crossed[:, free], left, rcond=None)[0]
+        if (more >= 0).all():
+            found[free] += more
+            break
+        free[np.flatnonzero(free)[more < 0]] = False
+    return [float(one) for one in found]
 
 
 def _speed(rate: float) -> float:

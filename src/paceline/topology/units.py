@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
+from paceline.formats.numbers import plain
+
 SLOWEST, FASTEST = 0.125, 1.25e17
 """Bytes per second that a link can have: 1 bit/s to 10^18 bit/s."""
 LONGEST = 60.0
@@ -54,18 +56,18 @@ def parse_time(text: str) -> float:
 
 def show_speed(speed: float) -> str:
     """Return bytes per second as a text in bits, rounded for reading: "500 Mbit/s"."""
-    return _rounded(Fraction(speed), _SPEED_UNITS, 3)
+    return _shown(Fraction(speed), _SPEED_UNITS)
 
 
 def show_time(seconds: float) -> str:
     """Return seconds as a text, rounded for reading: "50 us"."""
-    return _rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("ns", "us", "ms", "s")}, 3)
+    return _shown(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("ns", "us", "ms", "s")})
 
 
 def write_speed(speed: float) -> str:
     """Return a text that `parse_speed` reads back as exactly these bytes per second."""
     for digits in (6, 15):
-        if parse_speed(text := _rounded(Fraction(speed), _SPEED_UNITS, digits)) == speed:
+        if parse_speed(text := " ".join(_rounded(Fraction(speed), _SPEED_UNITS, digits))) == speed:
             return text
     return f"{speed!r} B/s"
 
@@ -73,7 +75,7 @@ def write_speed(speed: float) -> str:
 def write_time(seconds: float) -> str:
     """Return a text that `parse_time` reads back as exactly these seconds."""
     for digits in (6, 15):
-        text = _rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("us", "ms", "s")}, digits)
+        text = " ".join(_rounded(Fraction(seconds), {unit: _SECONDS[unit] for unit in ("us", "ms", "s")}, digits))
         if parse_time(text) == seconds:
             return text
     return f"{seconds!r} s"
@@ -83,10 +85,15 @@ def _value(found: re.Match[str]) -> Fraction:
     return Fraction(found[1] + (found[2] or ""))
 
 
-def _rounded(value: Fraction, units: dict[str, Fraction], digits: int) -> str:
-    """Write the value in the largest of the units that leaves at least 1 before the point; the units ascend."""
+def _shown(value: Fraction, units: dict[str, Fraction]) -> str:
+    number, name = _rounded(value, units, 3)
+    return f"{plain(number)} {name}"
+
+
+def _rounded(value: Fraction, units: dict[str, Fraction], digits: int) -> tuple[str, str]:
+    """Return the value in the largest of the units that leaves at least 1 before the point; the units ascend."""
     for name in reversed(units):
         number = f"{float(value / units[name]):.{digits}g}"
         if float(number) >= 1:
             break
-    return f"{number} {name}"
+    return number, name

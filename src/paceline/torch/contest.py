@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from paceline.calibration.torch import CONTEST_LEAD, CONTEST_ROUNDS, CONTEST_SECONDS, CONTEST_SIZES
+from paceline.formats.sizes import show_seconds
 
 Timed = Callable[[int], float]
 """Carries out a collective of so many bytes, and returns its seconds."""
@@ -61,7 +62,7 @@ def contest(challenger: Timed, holder: Timed, slowest: Callable[[list[float]], S
     times_of_both = list(zip(best[:half], best[half:], strict=True))
     wins = tuple(ours * CONTEST_LEAD < theirs for ours, theirs in times_of_both)
     said = (
-        f"{size >> 10} KiB {ours * 1e6:.0f} us against {theirs * 1e6:.0f} us"
+        f"{size >> 10} KiB {show_seconds(ours)} against {show_seconds(theirs)}"
         for size, (ours, theirs) in zip(CONTEST_SIZES, times_of_both, strict=True)
     )
     return Verdict(wins, ", ".join(said))

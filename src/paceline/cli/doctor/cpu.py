@@ -7,6 +7,7 @@ from paceline.cpu.budget import available, physical_cores, ranges, sessions_are_
 from paceline.cpu.cgroup import read_file
 from paceline.cpu.partition import Wish, partition
 from paceline.cpu.pinning import thread_advice
+from paceline.formats.numbers import in_full
 from paceline.launch.threads import THREAD_VARIABLES
 
 
@@ -31,9 +32,9 @@ def waiting(here: Environment) -> Finding:
     ranks = max(1, int(budget.cpus))
     fits = spin_budget(budget, [frozenset(budget.affinity)] * (ranks - 1), here.settings.spin_us)
     if here.settings.spin_us is not None:
-        return Finding("waiting", f"spins {fits.microseconds:g} µs, yields, then sleeps", fits.reason)
+        return Finding("waiting", f"spins {in_full(fits.microseconds)} µs, yields, then sleeps", fits.reason)
     few = f"up to {ranks} rank{'s' if ranks > 1 else ''}"
-    value = f"{few}: spins {fits.microseconds:g} µs, yields, then sleeps; more: does not spin"
+    value = f"{few}: spins {in_full(fits.microseconds)} µs, yields, then sleeps; more: does not spin"
     return Finding("waiting", value, "a rank that spins without a CPU of its own slows the rank that it waits for")
 
 

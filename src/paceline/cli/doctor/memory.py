@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cli.doctor.finding import Environment, Finding
-from paceline.formats.sizes import show_bytes
+from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.launch.local import LocalJob
 
 _PROBE = [sys.executable, "-m", "paceline.cli.doctor.probe"]
@@ -86,7 +86,7 @@ def large_arrays(here: Environment) -> Finding:
         if gained
         else "nothing beats the cache-sized default"
     )
-    reason = f"tried by two ranks in {1000 * found['seconds']:.0f} ms, as a job's ranks do in their first calls; {than}"
+    reason = f"tried by two ranks in {show_seconds(found['seconds'])}, as a job's ranks do in their first calls; {than}"
     return Finding("large arrays", "; ".join(used), reason)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -140,7 +141,7 @@ class ElasticJob(PrefixedOutputJob):
         elif isinstance(action, Broken):
             self._store.write(broken_key(action.round), {"why": action.why[:1000]})
         elif isinstance(action, Wait):
-            say(f"elastic: waits for {action.what}; {action.seconds:.0f} s more at most")
+            say(f"elastic: waits for {action.what}; {math.ceil(action.seconds)} s more at most")
         elif isinstance(action, Stop):
             say(f"elastic: the job ends: {action.why}")
 
