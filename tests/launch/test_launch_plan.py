@@ -1,6 +1,7 @@
 """What the launcher decides before it starts anything: arguments, threads, cores, the command line for torchrun."""
 
 import shlex
+import socket
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from paceline.launch.job import wrapped
 from paceline.launch.output_stream import OutputStream, last_traceback
 from paceline.launch.resources import plan_resources, plausible, share
 from paceline.launch.run import LaunchRequest, check, ranks_environment
+from paceline.launch.unstarted import waits_for
 from paceline.monitor.failure_report import FailureReport
 
 
@@ -309,3 +311,16 @@ class _NamedNumber(int):
 def test_the_signal_of_a_command_line_is_its_number() -> None:
     words = wrapped(["train.py"], death_signal=_NamedNumber(9), parent=1)
     assert words[words.index(child.__file__) + 1] == "9"
+
+
+def test_what_torchrun_waits_for_is_said_in_plain_sentences() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        words = split(["--nnodes", "3", "--rdzv-backend", "c10d", "--rdzv-endpoint", f"127.0.0.1:{port}", "train.py"])
+        answered = waits_for(words, {})
+    first = f"no rank has started on {socket.gethostname()}. "
+    second = f"torchrun waits until 3 machines (--nnodes) have met at 127.0.0.1:{port}. "
+    assert answered == f"{first}{second}It answers there: start the same command on the other machines."
+    assert waits_for(words, {}) == (
+        f"{first}{second}This machine cannot connect there: refused: nobody listens on port {port} of 127.0.0.1."
+    )

@@ -50,7 +50,7 @@ class Unstarted:
 
 
 def waits_for(arguments: Arguments, environ: Mapping[str, str]) -> str:
-    """Describe what keeps torchrun from starting ranks in a job on several machines.
+    """Say in three sentences what keeps torchrun from starting ranks in a job on several machines.
 
     It tries to connect to the meeting point.
     """
@@ -58,12 +58,12 @@ def waits_for(arguments: Arguments, environ: Mapping[str, str]) -> str:
     place = _meeting_place(arguments, environ)
     try:
         connect(place, _PROBE_SECONDS).close()
-        found = "which answers: start the same command on the others"
+        found = "It answers there: start the same command on the other machines."
     except OSError as error:
-        found = f"but {explain(error, place)}"
+        found = f"This machine cannot connect there: {explain(error, place)}."
     return (
-        f"no rank has started on {socket.gethostname()}: torchrun waits until {nodes} machines (--nnodes) "
-        f"have met at {place.host}:{place.port}, {found}"
+        f"no rank has started on {socket.gethostname()}. torchrun waits until {nodes} machines (--nnodes) have met at "
+        f"{place.host}:{place.port}. {found}"
     )
 
 

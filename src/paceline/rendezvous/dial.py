@@ -156,7 +156,7 @@ def explain(error: Exception, endpoint: Endpoint) -> str:
     if isinstance(error, ConnectionRefusedError):
         if isinstance(endpoint, UnixName):
             return "nobody there: no process of this network namespace listens on it"
-        return f"refused: {endpoint.host} answers, but nobody listens on port {endpoint.port}"
+        return f"refused: nobody listens on port {endpoint.port} of {endpoint.host}"
     if isinstance(error, TimeoutError):
         return "no answer: filtered by a firewall, or the host is down"
     if isinstance(error, OSError) and error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH):
@@ -164,7 +164,7 @@ def explain(error: Exception, endpoint: Endpoint) -> str:
     if isinstance(error, Refused):
         return f"refused by the process there: {error}"
     if isinstance(error, (Stranger, HungUp)):
-        return f"something else listens there: {error}" if isinstance(error, Stranger) else f"connected, but {error}"
+        return f"something else listens there: {error}" if isinstance(error, Stranger) else f"connected: {error}"
     return f"{type(error).__name__}: {error}"
 
 
