@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -10,10 +11,13 @@ from pathlib import Path
 import pytest
 from browser import Browser
 from recorded import report, without_profiles
+from rich.console import Console
 
 from paceline.observe.report import Report
 from paceline.report.page.content import report_page
 from paceline.report.page.data import MAX_RANKS, MAX_STEPS
+from paceline.report.show import show
+from paceline.report.verdict.of_report import verdict
 from paceline.simulate.network import uniform
 from paceline.topology import Link
 
@@ -54,6 +58,15 @@ def test_the_verdict_comes_first_and_every_section_is_there() -> None:
     data = json.loads(embedded(page))
     assert [len(row) for row in data["steps"]] == [7] * 4
     assert [one["late"][3] for one in data["tensors"]] == [max(one["late"]) for one in data["tensors"]]
+
+
+def test_the_page_and_the_terminal_have_the_same_headline() -> None:
+    whole = report(SIZES, [[0.134, 0.134, 0.207, 0.134]] * 8)
+    console = Console(record=True, width=1000, file=io.StringIO())
+    show(whole, verdict(whole, "run.json").text, console)
+    headline = "straggler-bound: rank 2 on beta computes 207 ms a step, the others 134 ms, "
+    assert headline in console.export_text()
+    assert f'<p class="headline">{headline}' in report_page(whole, "run.json")
 
 
 def test_it_loads_nothing_and_names_from_outside_stay_text() -> None:

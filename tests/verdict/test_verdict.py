@@ -16,6 +16,7 @@ from paceline.observe.report import Report, make
 from paceline.report.verdict.of_report import verdict
 from paceline.report.verdict.parts import parts, rank_steps, window
 from paceline.report.verdict.running import STEPS, WARM_UP, RunningVerdict
+from paceline.report.verdict.slow import slow
 from paceline.report.verdict.verdict import (
     COMPUTATION,
     COST_MODEL,
@@ -54,14 +55,58 @@ def test_a_late_rank_is_named_with_what_it_costs(named: bool) -> None:
     computes = [[0.1, 0.1, 0.4, 0.1] for _ in range(10)]
     found = verdict(report(SIZES, computes, named=named), "run.json")
     assert found.bound == LAST_RANK
-    assert found.headline.startswith("straggler-bound: ")
-    assert "waits for the last rank, mostly rank 2 on beta" in found.headline
-    assert found.headline.endswith("; rank 2 coming with the others would give up to 3.24×."), "434 ms less 300 ms"
+    assert found.headline == (
+        "straggler-bound: rank 2 on beta computes 400 ms a step, the others 100 ms, 8 % waits for the link of alpha; "
+        "rank 2 coming with the others would give up to 3.24×."
+    ), "434 ms less 300 ms"
+    assert "52 % of the step waits for the last rank, mostly rank 2 on beta." in found.details
     evidence = found.evidence
     assert evidence is not None
     latest = evidence.latest
     assert latest is not None
     assert (latest.rank, latest.share, latest.seconds) == (2, 1.0, pytest.approx(0.3, abs=1e-3))
+
+
+def test_a_slow_rank_is_the_news_also_where_most_of_the_step_is_computation() -> None:
+    found = verdict(without_network(report((1 << 10,), [[0.134, 0.134, 0.207, 0.134]] * 10)), "run.json")
+    assert found.evidence is not None and found.evidence.share(COMPUTATION) > 0.7
+    assert found.bound == LAST_RANK
+    assert found.headline == (
+        "straggler-bound: rank 2 on beta computes 207 ms a step, the others 134 ms; "
+        "rank 2 coming with the others would give up to 1.54×."
+    )
+
+
+def test_a_rank_that_is_slow_in_a_few_steps_alone_does_not_compute_longer() -> None:
+    computes = [[0.1, 0.1, 0.9 if step == 4 else 0.1, 0.1] for step in range(12)]
+    found = verdict(report(SIZES, computes), "run.json")
+    assert found.evidence is not None and found.evidence.slow is None
+    assert "computes" not in found.headline
+
+
+def test_two_slow_ranks_of_a_machine_are_named_together() -> None:
+    found = verdict(report(SIZES, [[0.1, 0.1, 0.40, 0.41]] * 6 + [[0.1, 0.1, 0.41, 0.40]] * 6), "run.json")
+    assert found.headline.startswith("straggler-bound: ranks 2 and 3 on beta compute 405 ms a step, the others 100 ms")
+    assert "; ranks 2 and 3 on beta computing like the others would give up to" in found.headline
+    assert "mostly" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("computed", "sentence"),
+    [
+        ([0.1, 0.2], "rank 1 on b computes 200 ms a step, the other 100 ms"),
+        ([0.2, 0.1, 0.1], "rank 0 on a computes 200 ms a step, the others 100 ms"),
+        ([0.1, 0.1, 0.109], None),
+        ([0.1, 0.12, 0.14, 0.16], "ranks 2 and 3 compute 150 ms a step, the others 110 ms"),
+        ([0.2] * 4 + [0.1] * 6, "ranks 0, 1, 2 and 1 more compute 200 ms a step, the others 100 ms"),
+        ([0.2] * 6 + [0.1] * 4, None),  # most are as slow: these four are quick
+        ([0.1], None),
+        ([0.0, 0.0], None),
+    ],
+)
+def test_who_computes_longer_than_the_others(computed: list[float], sentence: str | None) -> None:
+    found = slow(computed, [(rank, "abcdefghij"[rank]) for rank in range(len(computed))])
+    assert (found.sentence if found is not None else None) == sentence
 
 
 def test_ranks_that_take_turns_are_not_named() -> None:

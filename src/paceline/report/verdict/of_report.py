@@ -10,7 +10,8 @@ from statistics import fmean
 from paceline.observe.report import Report
 from paceline.report.verdict import predict
 from paceline.report.verdict.links import communication
-from paceline.report.verdict.parts import Parts, RankStep, parts, rank_steps, window
+from paceline.report.verdict.parts import Parts, RankStep, computed_by_rank, parts, rank_steps, window
+from paceline.report.verdict.slow import Slow, slow
 from paceline.report.verdict.verdict import LAST_RANK, MEASURED, TRANSFER, Evidence, Gain, Latest, Verdict, judge
 from paceline.settings.names import NONE
 from paceline.simulate.calibrate import calibrate
@@ -39,16 +40,16 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
     steps = rank_steps(run)
     several = between_machines(run.topology)
     codec = next((each.codec for each in run.profiles if each.codec != NONE), NONE)
-    found, blocking = parts(
-        steps,
-        [(rank.rates.exposed_ms or 0.0) / 1e3 for rank in report.ranks],
-        fmean((rank.rates.data_ms or 0.0) / 1e3 for rank in report.ranks),
-    )
+    data = [(rank.rates.data_ms or 0.0) / 1e3 for rank in report.ranks]
+    found, blocking = parts(steps, [(rank.rates.exposed_ms or 0.0) / 1e3 for rank in report.ranks], fmean(data))
     times = exchanged(ends_of(run), run.spans)
     count = len(times)
     sizes = _sizes(times)
     model = communication(run.topology, sizes, codec) if several else None
-    latest = _latest(report, steps)
+    ranks = [(rank.figures.rank, rank.figures.host) for rank in report.ranks]
+    slower = slow(computed_by_rank(steps, data, blocking), ranks)
+    several_slow = slower is not None and len(slower.ranks) > 1  # of these, which comes last says little
+    latest = _latest(report, steps) if not several_slow else None
     gains: list[Gain] = []
     why = _BLOCKING
     ideal = model.seconds if model is not None else None
@@ -66,6 +67,8 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
         gains = [predict.coded(run.topology, sizes, found.step, found.transfer, TRANSFER)]
     if latest is not None:
         gains.append(_punctual(latest, found))
+    elif slower is not None:
+        gains.append(_as_quick(slower, found))
     return Evidence(
         ranks=report.size,
         machines=sum(len(ranks) > 0 for _, ranks in run.topology.machines()),
@@ -76,6 +79,7 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
         actual=sum(took for step in times for took, _ in step) / count,
         links=model.links if model is not None else (),
         latest=latest,
+        slow=slower,
         gains=tuple(gains),
         no_gains=why,
         window=window(steps),
@@ -110,3 +114,9 @@ def _punctual(latest: Latest, found: Parts) -> Gain:
     """
     saved = min(latest.share * latest.seconds, found.step - found.transfer)
     return Gain(f"rank {latest.rank} coming with the others", found.step / (found.step - saved), MEASURED, LAST_RANK)
+
+
+def _as_quick(slower: Slow, found: Parts) -> Gain:
+    """Return the most that it would give if several slow ranks computed like the others."""
+    saved = min(slower.seconds - slower.others, found.step - found.transfer)
+    return Gain(f"{slower.who} computing like the others", found.step / (found.step - saved), MEASURED, LAST_RANK)

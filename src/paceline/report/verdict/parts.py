@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
+from statistics import fmean, median
 
 from paceline.observe.spans import covered
 from paceline.simulate.recorded import Call, Key
@@ -95,6 +95,15 @@ def parts(steps: Sequence[Sequence[RankStep]], exposed: Sequence[float], data: f
         computed, last, transfer = computed - early, last + early_last, transfer + early - early_last
     data = min(max(0.0, data), max(0.0, computed))
     return Parts(computed - data, data, last, negotiation, transfer), blocking
+
+
+def computed_by_rank(steps: Sequence[Sequence[RankStep]], data: Sequence[float], blocking: bool) -> list[float]:
+    """Return the seconds of a step in which each rank computes: the median, as one long step makes no slow rank.
+
+    data: the mean seconds of a step in which each rank waited for batches. blocking: as `parts` returns it.
+    """
+    found = (median(one.ready - one.begin - (one.early if blocking else 0.0) for one in rank) for rank in steps)
+    return [max(0.0, whole - waited) for whole, waited in zip(found, data, strict=True)]
 
 
 def window(steps: Sequence[Sequence[RankStep]]) -> float:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from paceline.formats.numbers import number, size
 from paceline.formats.sizes import show_seconds
 from paceline.report.verdict.links import LinkUse
+from paceline.report.verdict.slow import Slow
 from paceline.topology.units import show_speed
 
 COMPUTATION, DATA, LAST_RANK, NEGOTIATION, TRANSFER = "computation", "data", "last_rank", "negotiation", "transfer"
@@ -69,7 +70,7 @@ class Evidence:
 
     steps: the steps that were looked at. nbytes: bytes that a rank hands in in a step. ideal: seconds that a step's
     exchanges take by the cost model. actual: seconds that they took. links: those between machines, the busiest first.
-    no_gains: why there are no simulated changes, "" if there are.
+    no_gains: why there are no simulated changes, "" if there are. slow: the ranks that compute longer than the others.
     window: the share of the step that passes before its first tensor can be transferred.
     """
 
@@ -82,6 +83,7 @@ class Evidence:
     actual: float | None = None
     links: tuple[LinkUse, ...] = ()
     latest: Latest | None = None
+    slow: Slow | None = None
     gains: tuple[Gain, ...] = ()
     no_gains: str = ""
     window: float | None = None
@@ -138,14 +140,21 @@ _NAMES = {
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Return the verdict: the largest part of the step limits it."""
+    """Return the verdict: the largest part of the step limits it.
+
+    Where that is computation because some ranks compute longer than the others, those limit it: it is what they keep
+    the others waiting for that can be mended.
+    """
     if not evidence.step:
         return Verdict("", "no verdict: no step was seen")
     bound = max(evidence.parts, key=lambda part: evidence.parts[part])
     gains = tuple(sorted((gain for gain in evidence.gains if gain.factor >= 1 + _WORTH), key=lambda gain: -gain.factor))
     waits = sorted((part for part in evidence.parts if part != COMPUTATION), key=lambda part: -evidence.parts[part])
+    slow = _straggles(evidence, bound, waits)
+    if slow is not None:
+        bound = LAST_RANK
     name = _NAMES.get(bound) or _transfer_name(evidence)
-    headline = f"{name}: {_phrase(bound, evidence)}"
+    headline = f"{name}: {slow.sentence if slow else _phrase(bound, evidence)}"
     for wait in waits[:1] if bound == COMPUTATION else waits[1:2]:
         if evidence.share(wait) >= _CLEAR:
             headline += f", {_phrase(wait, evidence, short=True)}"
@@ -159,7 +168,13 @@ def judge(evidence: Evidence) -> Verdict:
     elif bound == COMPUTATION and evidence.parts[COMPUTATION] > 0:
         most = evidence.step / evidence.parts[COMPUTATION]
         headline += f"; without any wait it would be {number(most)}× as fast"
-    return Verdict(bound, headline + ".", tuple(_details(evidence)), gains, evidence)
+    return Verdict(bound, headline + ".", tuple(_details(evidence, slow is not None)), gains, evidence)
+
+
+def _straggles(evidence: Evidence, bound: str, waits: Sequence[str]) -> Slow | None:
+    """The ranks that are slower than the others, if it is for them that a rank waits longest."""
+    waited = bound in (COMPUTATION, LAST_RANK) and waits[:1] == [LAST_RANK] and evidence.share(LAST_RANK) >= _CLEAR
+    return evidence.slow if waited else None
 
 
 def _phrase(part: str, evidence: Evidence, short: bool = False) -> str:
@@ -200,7 +215,7 @@ def _beyond_memory(evidence: Evidence) -> float | None:
     return times if times > _ELSEWHERE else None
 
 
-def _details(evidence: Evidence) -> list[str]:
+def _details(evidence: Evidence, straggles: bool) -> list[str]:
     found = [f"A step takes {show_seconds(evidence.step)} and a rank hands in {size(evidence.nbytes)} in it."]
     if evidence.actual is not None and evidence.ideal is not None:
         found.append(
@@ -212,6 +227,8 @@ def _details(evidence: Evidence) -> list[str]:
     if evidence.links:
         found.append(_link(evidence.links[0], evidence.actual))
     late = evidence.latest
+    if straggles:
+        found.append(f"{_phrase(LAST_RANK, evidence)}.")
     if late is not None and evidence.share(LAST_RANK) >= _WORTH:
         found.append(
             f"Rank {late.rank} on {late.host} is the last one in {100 * late.share:.0f} % of the steps, by "
