@@ -17,6 +17,7 @@ import pytest
 from jobs import PROGRAMS, job, run, words
 
 from paceline.observe.trace import dump, live
+from paceline.observe.trace.command_line import command_line
 
 ABSENT_RANK = PROGRAMS / "absent_rank.py"
 DEADLINE = 100.0
@@ -93,8 +94,12 @@ def test_two_jobs_are_told_apart(tmp_path: Path) -> None:
         for running in (first, second):
             dumps, _ = live.job(running.processes[1].pid)
             assert [one.pid for one in dumps] == [process.pid for process in running.processes]
-        with pytest.raises(ValueError, match=r"^\d+ jobs run here, choose with --pid: "):
+        with pytest.raises(ValueError, match=r"^\d+ jobs run here, choose with --pid: ") as caught:
             live.job(None)
+        for running in (first, second):
+            pids = ", ".join(str(process.pid) for process in running.processes)
+            line = command_line(running.processes[0].pid)
+            assert line and f"{pids} ({line})" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
 from paceline.formats.sizes import show_duration
 from paceline.observe.trace.asking import Silence, question, questions
+from paceline.observe.trace.command_line import command_line
 from paceline.observe.trace.dump import MAX_FILE_BYTES, Dump, decode
 from paceline.observe.trace.event import Event
 from paceline.observe.trace.listener import Name
@@ -18,6 +20,8 @@ SECONDS = 5.0
 
 T = TypeVar("T")
 
+_NAMED = 4
+"""Ranks of a job whose pids a message lists."""
 _LISTENS = 0x10000  # __SO_ACCEPTCON in /proc/net/unix
 
 
@@ -55,7 +59,7 @@ def ask_all(
 def choose(names: Sequence[Name], pid: int | None) -> list[Name]:
     """Return the ranks of the only job, or of the job that process `pid` belongs to.
 
-    Raises ValueError, with the pids of the jobs that run here, if there is none or several.
+    Raises ValueError, with the pids and the command lines of the jobs that run here, if there is none or several.
     """
     jobs: dict[int, list[Name]] = {}
     for name in sorted(names, key=lambda name: (name.rank, name.pid)):
@@ -68,9 +72,9 @@ def choose(names: Sequence[Name], pid: int | None) -> list[Name]:
         for ranks in jobs.values():
             if any(name.pid == pid for name in ranks):
                 return ranks
-        raise ValueError(f"process {pid} is not one of the ranks that run here: {_pids(jobs)}")
+        raise ValueError(f"process {pid} is not one of the ranks that run here: {_processes(jobs)}")
     if len(jobs) > 1:
-        raise ValueError(f"{len(jobs)} jobs run here, choose with --pid: {_pids(jobs)}")
+        raise ValueError(f"{len(jobs)} jobs run here, choose with --pid: {_processes(jobs)}")
     return next(iter(jobs.values()))
 
 
@@ -119,5 +123,15 @@ def _since(moment_ns: int, dump: Dump) -> str:
     return show_duration(max(0, dump.written_ns - moment_ns) / 1e9)
 
 
-def _pids(jobs: Mapping[int, Sequence[Name]]) -> str:
-    return "; ".join(", ".join(str(name.pid) for name in ranks) for ranks in jobs.values())
+def _processes(jobs: Mapping[int, Sequence[Name]]) -> str:
+    """The pids of each job's ranks, and what they were started with."""
+    return "; ".join(", ".join(_started(ranks)) for ranks in jobs.values())
+
+
+def _started(ranks: Sequence[Name]) -> Iterator[str]:
+    for line, some in groupby(ranks, key=lambda name: command_line(name.pid)):
+        alike = list(some)
+        pids = ", ".join(str(name.pid) for name in alike[:_NAMED])
+        if len(alike) > _NAMED:
+            pids += f" and {len(alike) - _NAMED} more"
+        yield f"{pids} ({line})" if line else pids
