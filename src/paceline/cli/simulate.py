@@ -25,7 +25,8 @@ from paceline.simulate.calibrate import Measured
 from paceline.simulate.draw import draw
 from paceline.simulate.question import EACH, Question, measured, scenarios
 from paceline.simulate.scenario import AUTO, Scenario, advice
-from paceline.simulate.show import advice_table, binds, knee, table
+from paceline.simulate.show import binds, knee
+from paceline.simulate.tables import advice_table, tables
 from paceline.simulate.timeline import trace
 from paceline.simulate.workload import DIVIDED, SHARED
 from paceline.topology import TopologyError
@@ -224,7 +225,7 @@ def _answers(asked: list[Scenario], counted: int, runs: int, console: Console) -
             progress.update(task, description=f"{one.workload.policy} on {one.topology.world} ranks")
             answers.append(one.answer(counted, runs))
             progress.advance(task)
-    show(console, table(answers))
+    show(console, tables(answers))
     console.print(binds(answers[-1], asked[-1].topology), soft_wrap=True)
     curves: dict[tuple[str, str], list[Answer]] = {}
     for each in answers:
@@ -239,7 +240,7 @@ def _advise(asked: list[Scenario], counted: int, runs: int, console: Console) ->
     if len(asked) > 1:
         raise ValueError(f"--advise is about one job, but this is {len(asked)} of them; leave out ranges and {EACH}")
     now = asked[0].answer(counted, runs)
-    show(console, table([now]))
+    show(console, tables([now]))
     console.print(binds(now, asked[0].topology), soft_wrap=True)
     with _progress() as progress:
         task = progress.add_task("")

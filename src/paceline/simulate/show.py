@@ -1,4 +1,4 @@
-"""The answers as tables and sentences."""
+"""The answers as sentences."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rich.table import Table
-
-from paceline.formats.numbers import number
-from paceline.formats.sizes import show_seconds
 from paceline.plan.network import Network
-from paceline.simulate.answer import INTERVAL, Answer
-from paceline.simulate.job import PARTS
+from paceline.simulate.answer import Answer
 from paceline.simulate.network import between_machines
-from paceline.simulate.scenario import Advice
 from paceline.simulate.workload import IN_ORDER
 from paceline.topology import Topology
 from paceline.topology.units import show_speed
@@ -29,39 +23,6 @@ _BINDS = {
     "peers": "waiting for other ranks to issue the last batch",
     "after": "what comes after the exchange",
 }
-
-
-def table(answers: Sequence[Answer]) -> Table:
-    """Return a row for each answer: the step, its interval, the throughput, and where the step goes."""
-    found = Table(box=None, pad_edge=False)
-    networks = len({each.network for each in answers}) > len({each.ranks for each in answers})
-    words = ("network", "policy", "algorithm") if networks else ("policy", "algorithm")
-    numbers = ("step", f"{INTERVAL} %", "batches/s", "efficiency")
-    for column in ("ranks", *words, *numbers, *(part.replace("_", " ") for part in PARTS)):
-        found.add_column(column, justify="left" if column in words else "right")
-    for each in answers:
-        found.add_row(
-            str(each.ranks),
-            *((each.network,) if networks else ()),
-            each.policy,
-            each.algorithm,
-            show_seconds(each.step.seconds),
-            f"{show_seconds(each.low)} to {show_seconds(each.high)}",
-            number(each.throughput),
-            f"{each.efficiency:.1%}",
-            *(f"{share:.1%}" for share in each.shares.values()),
-        )
-    return found
-
-
-def advice_table(found: Sequence[Advice]) -> Table:
-    """Return a row for each change, the one that gains most first."""
-    result = Table(box=None, pad_edge=False)
-    for column in ("gain", "step", "change"):
-        result.add_column(column, justify="left" if column == "change" else "right")
-    for each in found:
-        result.add_row(f"{each.gain:+.1%}", show_seconds(each.answer.step.seconds), each.change)
-    return result
 
 
 def binds(answer: Answer, topology: Topology) -> str:
