@@ -324,7 +324,7 @@ class Group:
     def close(self) -> None: ...
 
 class Request:
-    """What was handed in to a coordinator."""
+    """A request that was submitted to a coordinator."""
 
     @property
     def output(self) -> ArenaBuffer | None:

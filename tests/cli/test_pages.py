@@ -80,11 +80,17 @@ def test_output_is_what_a_command_or_an_example_prints(page: Path, printed: Prin
         assert printed.within(" ".join(block.split())), block
 
 
-PRIVATE = re.compile(r"\b(raw face|faces?|hands? in|handed in|hand-ins?|brings? along|combine for|company)\b")
-"""What the source calls things, where the pages have the words of the glossary."""
+PRIVATE = re.compile(
+    r"\b(raw face|(?<!Hugging )faces?|hands? in|handed in|hand-ins?|brings? along|combine for|company|house|rooms"
+    r"|(?:an?|the|this|that|each|every|one|another) room)\b",
+    re.IGNORECASE,
+)
+"""What the source calls things, where the pages have the words of the glossary. There may be room for something."""
 
 
 def test_pages_have_the_words_of_the_glossary() -> None:
-    for page in [ROOT / "README.md", ROOT / "docs" / "index.md", *GUIDES, *ROOT.glob("docs/understand/*")]:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        if page.name == "CHANGELOG.md":
+            continue  # it tells of what was
         prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         assert PRIVATE.findall(prose) == [], page_name(page)

@@ -132,7 +132,7 @@ def test_the_first_rank_logs_what_limits_the_job_once(running: int, output: Path
     while "-bound: " not in (said := (output / "rank-0.err").read_text()) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert said.count("-bound: ") == 1
-    assert "% of the step " in said and "a rank hands in " in said
+    assert "% of the step " in said and "a rank submits " in said
     assert "-bound: " not in (output / "rank-1.err").read_text()
 
 

@@ -255,7 +255,7 @@ def test_a_running_job_is_judged_after_its_warm_up() -> None:
     assert found.headline.startswith(
         "computation-bound: 70 % of the step goes into computation, 30 % waits for other ranks"
     )
-    assert "A step takes 100 ms and a rank hands in 1.05 MB in it." in found.text
+    assert "A step takes 100 ms and a rank submits 1.05 MB in it." in found.text
 
 
 @pytest.mark.parametrize(

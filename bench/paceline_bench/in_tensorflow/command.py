@@ -48,7 +48,7 @@ def command(
     """Sum a model's gradients by name over all ranks, and make training steps of a small Keras model.
 
     Each step makes the gradients, by one multiplication each, and sums them: through Horovod's API for torch, in place,
-    each handed in when it is made, and all waited for at the end; through a DistributedGradientTape in a `tf.function`;
+    each submitted when it is made, and all waited for at the end; through a DistributedGradientTape in a `tf.function`;
     and through the all-reduce of TensorFlow's MultiWorkerMirroredStrategy ("mirrored"), by its ring over gRPC. With one
     rank nothing is summed, so that the time is that of making them. The Keras model has Paceline's
     DistributedOptimizer, or the strategy. All ranks stay alive and are measured in turn, and results are checked

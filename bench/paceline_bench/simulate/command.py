@@ -30,7 +30,7 @@ def command(
 ) -> None:
     """Run a training on a lab's 2+2 ranks at 500 Mbit/s, predict others from its report, and run them. Needs root.
 
-    Ranks compute by sleeping for 150 ms, plus an exponential delay of 6 ms in the mean, and hand in 12 MiB of gradients
+    Ranks compute by sleeping for 150 ms, plus an exponential delay of 6 ms in the mean, and submit 12 MiB of gradients
     by name, so that other work on the CPUs does not decide. "predicted" and "measured" are medians of steps; 90 % of
     the simulated steps lie between "low" and "high". "error" is that of the prediction.
 

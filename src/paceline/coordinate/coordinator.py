@@ -56,7 +56,7 @@ class Coordinator:
 
     on_device: for memory of a CUDA device, where `takes_devices`. All ranks then give memory of one, and a residual is
     there too. It is not scaled; what is carried out as one is encoded each for itself; and a rank that has joined must
-    have had some before. The request comes after what its stream has to do when it is handed in; when the request is
+    have had some before. The request comes after what its stream has to do when it is submitted; when the request is
     done, so is the device.
     """
 
@@ -284,11 +284,11 @@ class Coordinator:
         )
 
     def barrier(self, name: str) -> Request:
-        """Hand in a barrier, which is done when every rank has handed it in."""
+        """Submit a barrier, which is done when every rank has submitted it."""
         return self._submit(name, _NOTHING)
 
     def refuse(self, name: str, why: str) -> Request:
-        """Hand in that this rank has no request of this name, because its call raised.
+        """Submit that this rank has no request of this name, because its call raised.
 
         Other ranks' requests of the name fail with Mismatch, which says why; nothing fails if all ranks say the same.
         """

@@ -106,7 +106,7 @@ class Settings:
     start_timeout: float | None = None
     """PACELINE_START_TIMEOUT: seconds for a meeting alone, where the script gives none. Default: PACELINE_TIMEOUT."""
     policy: str | None = None
-    """PACELINE_POLICY: how ranks that hand in named tensors agree on an order: `board`, `graph`, `cycle`,
+    """PACELINE_POLICY: how ranks that submit named tensors agree on an order: `board`, `graph`, `cycle`,
     `global_sleep`, `nonblocking`. Default: `board`."""
     fusion_bytes: int | None = None
     """PACELINE_FUSION_BYTES: the most bytes of named tensors that are combined together; 0: each tensor goes alone.

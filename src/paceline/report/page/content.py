@@ -104,13 +104,13 @@ def _time(run: Recording, report: Report, shown: Drawn) -> str:
             DASH if exposed is None else show_seconds(exposed / 1e3),
         ))  # fmt: skip
     text = (
-        "Each row is a rank, on one clock for all machines. Before its last hand-in a rank may also have waited, if "
+        "Each row is a rank, on one clock for all machines. Before its last submission a rank may also have waited, if "
         "the program waits for its calls one by one; the exposed time of the whole run counts that."
     )
     if shown.ranks_left_out:
         text += f" {shown.ranks_left_out} ranks, which were ready earlier than these, are not drawn."
     columns = (
-        "rank", "host", "to the last hand-in", "waits for the last rank", "waits until the ranks agree",
+        "rank", "host", "to the last submission", "waits for the last rank", "waits until the ranks agree",
         "waits for bytes", "exposed",
     )  # fmt: skip
     return section(
@@ -143,8 +143,8 @@ def _last(report: Report) -> str:
 
 def _tensors(shown: Drawn) -> str:
     text = (
-        "How long the ranks waited for the last one to hand a tensor in, and how long it took from there. Open a "
-        "tensor to see how late each rank handed it in."
+        "How long the ranks waited for the last one to submit a tensor, and how long it took from there. Open a "
+        "tensor to see how late each rank submitted it."
     )
     if shown.tensors_left_out:
         text += f" {shown.tensors_left_out} tensors that took less are left out."

@@ -136,7 +136,7 @@ function tensorTable(place) {
       return element("li", {}, element("span", { textContent: `rank ${label(rank)}` }), element("span", {}, bar), element("span", { textContent: duration(late) }));
     });
     const cell = element("td", { colSpan: COLUMNS.length, className: "late" },
-      element("p", { className: "faint", textContent: `How long after the first rank each one handed it in, over ${one.steps} steps` }), element("ol", {}, ...rows));
+      element("p", { className: "faint", textContent: `How long after the first rank each one submitted it, over ${one.steps} steps` }), element("ol", {}, ...rows));
     return element("tr", {}, cell);
   }
 

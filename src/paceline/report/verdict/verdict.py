@@ -68,7 +68,7 @@ class Latest:
 class Evidence:
     """The evidence for a verdict. parts: seconds of a step, which add up to it; see `Parts`, and EXPOSED.
 
-    steps: the steps that were looked at. nbytes: bytes that a rank hands in in a step. ideal: seconds that a step's
+    steps: the steps that were looked at. nbytes: bytes that a rank submits in a step. ideal: seconds that a step's
     exchanges take by the cost model. actual: seconds that they took. links: those between machines, the busiest first.
     no_gains: why there are no simulated changes, "" if there are. slow: the ranks that compute longer than the others.
     window: the share of the step that passes before its first tensor can be transferred.
@@ -216,7 +216,7 @@ def _beyond_memory(evidence: Evidence) -> float | None:
 
 
 def _details(evidence: Evidence, straggles: bool) -> list[str]:
-    found = [f"A step takes {show_seconds(evidence.step)} and a rank hands in {size(evidence.nbytes)} in it."]
+    found = [f"A step takes {show_seconds(evidence.step)} and a rank submits {size(evidence.nbytes)} in it."]
     if evidence.actual is not None and evidence.ideal is not None:
         found.append(
             f"Its exchanges take {show_seconds(evidence.actual)}, by the model of the "
