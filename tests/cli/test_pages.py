@@ -94,3 +94,24 @@ def test_pages_have_the_words_of_the_glossary() -> None:
             continue  # it tells of what was
         prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
         assert PRIVATE.findall(prose) == [], page_name(page)
+
+
+TABLE = re.compile(r"^(\|.*)\n\|[ :|-]+\|\n((?:\|.*\n)+)\n(.*)$", re.MULTILINE)
+FIGURE = re.compile(r"[-+−±≈]?\d")
+CHOSEN = {
+    "| codec | bytes of a float32 | takes | error of an element |",
+    "| machines × ranks, uplinks in Gbit/s; 120 MB, seconds | ring | BlueConnect | FlexReduce | Paceline |",
+}
+"""Tables of what follows from a definition or a model."""
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "docs" / "benchmarks.md", *sorted(ROOT.glob("docs/design/**/*.md"))], ids=page_name
+)
+def test_measured_tables_have_a_date(page: Path) -> None:
+    """Half of the cells behind the first column begin with a figure where something was measured."""
+    for head, rows, after in TABLE.findall(page.read_text()):
+        cells = [cell.strip() for row in rows.splitlines() for cell in row.strip("|").split("|")[1:]]
+        figures = [cell for cell in cells if FIGURE.match(cell)]
+        if len(figures) * 2 >= len([cell for cell in cells if cell]) and figures and head not in CHOSEN:
+            assert re.match(r"Noted on 20\d\d-\d\d-\d\d", after), head
