@@ -256,6 +256,9 @@ def test_a_running_job_is_judged_after_its_warm_up() -> None:
         "computation-bound: 70 % of the step goes into computation, 30 % waits for other ranks"
     )
     assert "A step takes 100 ms and a rank submits 1.05 MB in it." in found.text
+    assert found.text.endswith(
+        "Only rank 0 was looked at: the report at the end (PACELINE_REPORT) says which rank is slow."
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 from paceline.observe.figures import Figures
 from paceline.observe.internal import InternalOperations
@@ -22,6 +23,7 @@ WARM_UP = 10
 """Steps that are not looked at."""
 STEPS = 20
 """Steps that are looked at, at least."""
+_ALONE = "Only rank {} was looked at: the report at the end (PACELINE_REPORT) says which rank is slow."
 
 
 class RunningVerdict:
@@ -50,7 +52,8 @@ class RunningVerdict:
         if figures.steps < self._before.steps + STEPS:
             return None
         self._observer.unfollow(self._note)
-        return judge(self._evidence(figures, self._before))
+        found = judge(self._evidence(figures, self._before))
+        return replace(found, details=(*found.details, _ALONE.format(figures.rank)))
 
     def _note(self, news: News) -> None:
         for event in news.events:
