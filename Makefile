@@ -27,9 +27,10 @@ HOROVOD ?= build/horovod
 
 ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine/tests -prune -o -type f -print) \
     $(shell find engine/tests/device/double -type f)
-CPP_FILES := $(shell find engine -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
+CPP_FILES := $(shell find engine bench/native -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
+TIDY_SETTINGS := CMakeLists.txt bench/CMakeLists.txt .clang-tidy requirements/test.lock
 PYTHON_FILES := src bench tests scripts studies examples
 
 PYTEST := python -m pytest
@@ -189,9 +190,10 @@ $(VENV)/demo.stamp: requirements/demo.lock requirements/cuda.lock
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
 	@touch $@
 
-$(VENV)/test.stamp: requirements/test.lock bench/pyproject.toml $(VENV)/demo.stamp
+$(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp $(addprefix bench/,pyproject.toml CMakeLists.txt native/instruments.cpp) \
+    $(addprefix engine/,kernel/types.hpp kernel/reduce.hpp codec/codec.hpp)
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable ./bench
+	@$(WITH_TOOLS) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable ./bench
 	@touch $@
 
 $(VENV)/peers/intelmpi.stamp: requirements/intelmpi.lock $(VENV)/demo.stamp
@@ -220,7 +222,7 @@ $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 	@touch $@
 
 # clang-tidy on what changed; on everything once a header did.
-build/tidy.stamp: $(TIDY_FILES) $(HEADERS) CMakeLists.txt .clang-tidy $(VENV)/test.stamp
+build/tidy.stamp: $(TIDY_FILES) $(HEADERS) $(TIDY_SETTINGS) | $(VENV)/test.stamp
 	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF >/dev/null
 	printf '%s\n' $(if $(filter-out %.cpp,$?),$(TIDY_FILES),$?) | \
 	    xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/tidy --quiet

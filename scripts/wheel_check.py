@@ -99,6 +99,10 @@ def check_instruments(python: Path, folder: Path) -> None:
     after = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
     if after.returncode or "all_reduce" not in after.stdout:
         sys.exit(f"wheel check: `paceline bench --help` ended with {after.returncode}: {after.stderr!r}")
+    measured = [*command[:-1], "reductions", "--cached", "4K", "--large", "64K", "--rounds", "3"]
+    done = subprocess.run(measured, capture_output=True, text=True, timeout=DEADLINE)
+    if done.returncode:
+        sys.exit(f"wheel check: `paceline bench reductions` ended with {done.returncode}: {done.stderr!r}")
 
 
 def main() -> None:

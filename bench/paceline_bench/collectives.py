@@ -21,7 +21,7 @@ from paceline.settings.names import AUTO
 from paceline_bench import bandwidth, option, report, sizes, systems
 from paceline_bench.ending import FAILED, REFUSED, ending
 from paceline_bench.interleave import Effort, Work
-from paceline_bench.limit import PASSES
+from paceline_bench.limit import WORK
 from paceline_bench.place import RANKS, place
 from paceline_bench.ranks import gradients, pattern
 from paceline_bench.row import records, write_json
@@ -103,7 +103,7 @@ def command(
     """
     out, err = Console(), Console(stderr=True)
     collective = str(context.info_name)
-    if limit and (collective not in PASSES or (dtype, op) != ("float32", "sum")):
+    if limit and (collective not in WORK or (dtype, op) != ("float32", "sum")):
         raise typer.BadParameter("works for float32: sums of all_reduce, and sendrecv", param_hint="--limit")
     if codecs:
         op = _coded(collective, dtype, op, (paths, against, limit))

@@ -262,17 +262,13 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   __builtin_memcpy(to + done, from + done, bytes - done);
 }
 
-void add(float* out, const float* a, const float* b, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = a[i] + b[i];
-}
-
 }  // namespace
 
 namespace PACELINE_ISA {
 extern const Kernels table;
 #define PACELINE_NAME(x) #x
 #define PACELINE_STRING(x) PACELINE_NAME(x)
-const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, reduce_to_all, scale, divide, copy, add};
+const Kernels table{PACELINE_STRING(PACELINE_ISA), reduce, reduce_to_all, scale, divide, copy};
 }  // namespace PACELINE_ISA
 
 }  // namespace paceline

@@ -23,8 +23,6 @@ struct Kernels {
   // Does what memcpy does, by loads and stores: `rep movsb`, which C libraries prefer, takes up to three times as long
   // in some runs.
   void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes);
-  // out[i] = a[i] + b[i]: the plain loop that `reduce` is measured against.
-  void (*add)(float* out, const float* a, const float* b, std::size_t count);
 };
 
 // Return the kernels for the best instruction set that this CPU has, and all kernels that it can run.

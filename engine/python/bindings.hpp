@@ -126,7 +126,6 @@ void bind_coordinator(nb::module_& m);
 void bind_device(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_group(nb::module_& m);
-void bind_measure(nb::module_& m);
 void bind_future_values(nb::module_& m);
 void bind_mpi(nb::module_& m);
 void bind_prepared(nb::module_& m);

@@ -6,7 +6,6 @@
 #include <span>
 #include <string>
 
-#include "measure/codecs.hpp"
 #include "python/bindings.hpp"
 
 namespace paceline {
@@ -74,27 +73,6 @@ void bind_codec(nb::module_& m) {
         return decode_and_add(known, dtype_of(dtype), bytes_at(in, bytes), memory(out), elements);
       },
       "codec"_a, "dtype"_a, "in_"_a, "bytes"_a, "out"_a, "elements"_a, Release());
-
-  m.def(
-      "time_encode",
-      [](int codec, int dtype, Address in, std::size_t elements, Address out, int calls) {
-        const Codec known = codec_for(codec, dtype_of(dtype));
-        return time_encode(known, dtype_of(dtype), memory(in), elements, memory(out), calls);
-      },
-      "codec"_a, "dtype"_a, "in_"_a, "elements"_a, "out"_a, "calls"_a, Release());
-  m.def(
-      "time_decode",
-      [](int codec, int dtype, Address in, std::size_t bytes, Address out, std::size_t elements, int calls) {
-        const Codec known = codec_for(codec, dtype_of(dtype));
-        return time_decode(known, dtype_of(dtype), bytes_at(in, bytes), memory(out), elements, calls);
-      },
-      "codec"_a, "dtype"_a, "in_"_a, "bytes"_a, "out"_a, "elements"_a, "calls"_a, Release());
-  m.def(
-      "time_copy",
-      [](Address in, Address out, std::size_t bytes, int calls) {
-        return time_copy(memory(in), memory(out), bytes, calls);
-      },
-      "in_"_a, "out"_a, "bytes"_a, "calls"_a, Release());
 }
 
 }  // namespace paceline

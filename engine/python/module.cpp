@@ -50,6 +50,11 @@ NB_MODULE(_engine, m) {
   nb::list sizes;
   for (std::size_t i = 0; i < kDTypeNames.size(); ++i) sizes.append(size_of(static_cast<DType>(i)));
   m.attr("SIZES") = sizes;
+  nb::dict functions;
+  functions["reduce"] = reinterpret_cast<Address>(kernels().reduce);
+  functions["encode"] = reinterpret_cast<Address>(&encode);
+  functions["decode"] = reinterpret_cast<Address>(&decode);
+  m.attr("FUNCTIONS") = functions;
   m.attr("LARGE_CALL") = calibration::kLargeCall;
   m.attr("BLOCKING") = static_cast<int>(Mode::blocking);
   m.attr("ASYNC") = static_cast<int>(Mode::async);
@@ -68,7 +73,6 @@ NB_MODULE(_engine, m) {
   m.def("current_frames", &current_frames);
   m.def("isa", [] { return std::string(kernels().isa); });
 
-  bind_measure(m);
   bind_future_values(m);
   bind_call(m);
   bind_codec(m);

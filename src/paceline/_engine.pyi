@@ -20,6 +20,8 @@ SIZES: list[int]
 CODECS: dict[str, int]
 CODEC_BLOCK: int
 """Elements that are encoded together, and apart from all others."""
+FUNCTIONS: dict[str, int]
+"""Addresses for benchmarks: `Kernels::reduce` as this CPU has it, `encode` and `decode`."""
 LARGE_CALL: int
 """Bytes, see `Group.count_large`."""
 BLOCKING: int
@@ -78,18 +80,6 @@ def tensors_reader(
     and failures that have no results or whose `read` raises, to `otherwise`.
     """
 
-def limit_all_reduce(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
-    """Nanoseconds of each pass of all ranks as threads over shared buffers, their CPU time, and wrong elements."""
-
-def limit_sendrecv(ranks: int, bytes: int, iterations: int) -> tuple[list[int], int, int]:
-    """The same where each rank copies its buffer to the next one."""
-
-def time_reduce(dtype: int, op: int, divisor: float, out: int, a: int, b: int, count: int, calls: int) -> int:
-    """Nanoseconds of `calls` reductions of `a` and `b` into `out`."""
-
-def time_add(out: int, a: int, b: int, count: int, calls: int) -> int:
-    """Nanoseconds of `calls` plain float32 additions, the yardstick of `time_reduce`."""
-
 def encodes(codec: int, dtype: int) -> bool: ...
 def encoded_bound(codec: int, dtype: int, elements: int) -> int:
     """Bytes that encoded elements take at the most. Raises ValueError if the codec does not take the dtype, as all
@@ -106,15 +96,6 @@ def decode(codec: int, dtype: int, in_: int, bytes: int, out: int, elements: int
 
 def decode_and_add(codec: int, dtype: int, in_: int, bytes: int, out: int, elements: int) -> bool:
     """The same, but add to what `out` holds."""
-
-def time_encode(codec: int, dtype: int, in_: int, elements: int, out: int, calls: int) -> int:
-    """Nanoseconds of `calls` calls of `encode`."""
-
-def time_decode(codec: int, dtype: int, in_: int, bytes: int, out: int, elements: int, calls: int) -> int:
-    """Nanoseconds of `calls` calls of `decode`; -1 if one of them fails."""
-
-def time_copy(in_: int, out: int, bytes: int, calls: int) -> int:
-    """Nanoseconds of `calls` calls of memcpy, the yardstick of `time_encode` and `time_decode`."""
 
 class CollectiveCall:
     """A collective, or a message, as this rank calls it. What it does not use keeps its default.

@@ -24,14 +24,14 @@ def test_every_dtype_and_every_reduction_is_covered():
 def test_the_right_result_passes_and_one_planted_error_is_counted(kernel, monkeypatch):
     operands = Operands(40_000)
     assert operands.count_wrong(kernel) == 0
-    reduce = _engine.time_reduce
+    reduce = measure.instruments.time_reduce
 
     def planted(dtype, op, divisor, out, *rest):
         time = reduce(dtype, op, divisor, out, *rest)
         operands.out[-1] ^= 0x11
         return time
 
-    monkeypatch.setattr(measure._engine, "time_reduce", planted)
+    monkeypatch.setattr(measure.instruments, "time_reduce", planted)
     assert operands.count_wrong(kernel) == 1
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.group import codecs
-from paceline_bench import bandwidth
+from paceline_bench import bandwidth, instruments
 from paceline_bench.ranks.gradients import GROUP, RELATIVE
 
 _BURST_BYTES = 16 << 20
@@ -70,9 +70,9 @@ class Case:
         codec, dtype, count = _engine.CODECS[self.codec], _engine.DTYPES[self.dtype], self.elements.size
         source, middle, target = (array.ctypes.data for array in (self.elements, self.encoded, self.decoded))
         spent = (
-            _engine.time_copy(source, target, self.size, self.calls),
-            _engine.time_encode(codec, dtype, source, count, middle, self.calls),
-            _engine.time_decode(codec, dtype, middle, self.bytes, target, count, self.calls),
+            instruments.time_copy(source, target, self.size, self.calls),
+            instruments.time_encode(codec, dtype, source, count, middle, self.calls),
+            instruments.time_decode(codec, dtype, middle, self.bytes, target, count, self.calls),
         )
         copy, encode, decode = (nanoseconds / self.calls / 1e9 for nanoseconds in spent)
         return copy, encode, decode

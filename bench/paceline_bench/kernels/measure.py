@@ -9,7 +9,7 @@ from statistics import median, quantiles
 import numpy as np
 
 from paceline import _engine
-from paceline_bench import bandwidth, row
+from paceline_bench import bandwidth, instruments, row
 from paceline_bench.ranks import case, pattern
 from paceline_bench.ranks.pattern import Array
 
@@ -78,11 +78,11 @@ class Operands:
         """Return seconds per call of the kernel."""
         count = self.size // pattern.storage(kernel.storage).itemsize
         dtype, op = _engine.DTYPES[kernel.dtype], _engine.OPS[kernel.op.upper()]
-        return _engine.time_reduce(dtype, op, kernel.divisor, *self._addresses(), count, calls) / calls / 1e9
+        return instruments.time_reduce(dtype, op, kernel.divisor, *self._addresses(), count, calls) / calls / 1e9
 
     def time_add(self, calls: int) -> float:
         """Return seconds per call of the plain float32 addition."""
-        return _engine.time_add(*self._addresses(), self.size // 4, calls) / calls / 1e9
+        return instruments.time_add(*self._addresses(), self.size // 4, calls) / calls / 1e9
 
     def load(self, kernel: Kernel) -> Array:
         """Write exact inputs, and return one period of the expected result."""
