@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median, quantiles
 
 from rich.table import Table
@@ -14,6 +15,8 @@ from paceline.topology import Topology
 from paceline_bench import bandwidth, row
 from paceline_bench.interleave import Measured, Work
 from paceline_bench.ranks import case, pattern
+from paceline_bench.table import Column, column, columns
+from paceline_bench.table import table as made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +32,24 @@ class Row(row.Row):
     T*, the time that no all-reduce between the lab's machines can beat at what their links carried.
     """
 
-    op: str
+    op: str = field(metadata=column("redop"))
     asked: str = "default"
-    codec: str | None = None
+    codec: str | None = field(default=None, metadata=column("codec"))
     machines: int
     time_us_q1: float
     time_us_q3: float
-    algbw_gbps: float
-    busbw_gbps: float
+    algbw_gbps: float = field(metadata=column("algbw", "{:.3f}"))
+    busbw_gbps: float = field(metadata=column("busbw(GB/s)", "{:.3f}"))
     bytes_per_link: dict[str, dict[str, int]] = field(default_factory=dict)
     link_efficiency: float | None = None
-    bound_us: float | None = None
+    bound_us: float | None = field(
+        default=None, metadata=column("of T*", lambda bound, time: f"{time / bound:.3f}", "time_us")
+    )
+
+    @property
+    def told(self) -> str:
+        """The algorithm, after what the system was told to use if that is something else."""
+        return self.algorithm if self.asked in ("default", self.algorithm) else f"{self.asked}: {self.algorithm}"
 
 
 @dataclass(frozen=True)
@@ -139,62 +149,31 @@ def ratio(one: Row, rows: Sequence[Row], peer: str) -> float | None:
 def table(rows: Sequence[Row], root: int) -> Table:
     """Return a table with the columns of nccl-tests, the system, the CPU time, and the ratio to each peer."""
     peers = list(dict.fromkeys(row.system for row in rows if row.system != "paceline"))
-    bounds = ["of T*"] if any(row.bound_us for row in rows) else []
-    coded = ["codec"] if any(row.codec for row in rows) else []
-    left = ("type", "redop", "system", "path", "algorithm", "codec", "buffer")
-    plain = (
-        "size(B)",
-        "count",
-        "type",
-        "redop",
-        "root",
-        "system",
-        "path",
-        "algorithm",
-        *coded,
-        "buffer",
-        "time(us)",
-        "cpu(us)",
+    return made(
+        columns(
+            Row,
+            "bytes",
+            Column("count", lambda row: str(_count(row))),
+            *("dtype", "op"),
+            Column("root", lambda row: str(root) if row.collective in ("broadcast", "reduce") else "-1"),
+            *("system", "path"),
+            Column("algorithm", name="told", left=True),
+            *(["codec"] if any(row.codec for row in rows) else []),
+            *("buffer", "time_us", "cpu_us", "algbw_gbps", "busbw_gbps", "wrong"),
+            *(["bound_us"] if any(row.bound_us for row in rows) else []),
+            *(Column(f"vs {peer}", partial(_ratio, rows=rows, peer=peer)) for peer in peers),
+        ),
+        rows,
+        section=lambda row: row.bytes,
+        bold=lambda row: row.system == "paceline",
     )
-    result = columns(*plain, "algbw", "busbw(GB/s)", "#wrong", *bounds, *(f"vs {peer}" for peer in peers), left=left)
-    for number, one in enumerate(rows):
-        ratios = [ratio(one, rows, peer) for peer in peers]
-        result.add_row(
-            *_nccl_words(one, root),
-            one.system,
-            one.path,
-            one.algorithm if one.asked in ("default", one.algorithm) else f"{one.asked}: {one.algorithm}",
-            *([one.codec or ""] if coded else []),
-            one.buffer,
-            f"{one.time_us:.2f}",
-            f"{one.cpu_us:.2f}",
-            f"{one.algbw_gbps:.3f}",
-            f"{one.busbw_gbps:.3f}",
-            wrong(one.wrong),
-            *(["" if not one.bound_us else f"{one.time_us / one.bound_us:.3f}"] if bounds else []),
-            *("" if value is None else f"{value:.2f}×" for value in ratios),
-            style="bold" if one.system == "paceline" else "",
-            end_section=number + 1 < len(rows) and rows[number + 1].bytes != one.bytes,
-        )
-    return result
 
 
-def columns(*titles: str, left: Sequence[str]) -> Table:
-    """Return a table without rows. The columns in `left` are aligned to the left, the others to the right."""
-    result = Table(box=None, header_style="bold", pad_edge=False)
-    for title in titles:
-        result.add_column(title, justify="left" if title in left else "right", no_wrap=True)
-    return result
+def _ratio(one: Row, rows: Sequence[Row], peer: str) -> str:
+    found = ratio(one, rows, peer)
+    return "" if found is None else f"{found:.2f}×"
 
 
-def wrong(count: int) -> str:
-    """Return the number of wrong results as text, in red unless it is 0."""
-    return f"[red]{count}[/red]" if count else "0"
-
-
-def _nccl_words(one: Row, root: int) -> list[str]:
+def _count(one: Row) -> int:
     count = one.bytes // pattern.storage(one.dtype).itemsize
-    if one.collective in ("all_gather", "reduce_scatter", "all_to_all"):
-        count //= one.ranks
-    rooted = one.collective in ("broadcast", "reduce")
-    return [str(one.bytes), str(count), one.dtype, one.op, str(root) if rooted else "-1"]
+    return count // one.ranks if one.collective in ("all_gather", "reduce_scatter", "all_to_all") else count

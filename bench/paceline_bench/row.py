@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paceline.cli.output_file import write
+from paceline_bench.table import column, wrong
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,16 +23,16 @@ class Row:
     """
 
     collective: str
-    algorithm: str
-    system: str
-    path: str
-    dtype: str
-    bytes: int
+    algorithm: str = field(metadata=column("algorithm"))
+    system: str = field(metadata=column("system"))
+    path: str = field(metadata=column("path"))
+    dtype: str = field(metadata=column("type"))
+    bytes: int = field(metadata=column("size(B)"))
     ranks: int
-    buffer: str
-    time_us: float
-    cpu_us: float
-    wrong: int
+    buffer: str = field(metadata=column("buffer"))
+    time_us: float = field(metadata=column("time(us)", "{:.2f}"))
+    cpu_us: float = field(metadata=column("cpu(us)", "{:.2f}"))
+    wrong: int = field(metadata=column("#wrong", wrong))
     iterations: int
 
 

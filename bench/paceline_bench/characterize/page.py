@@ -11,7 +11,7 @@ from paceline.formats.sizes import show_bytes
 from paceline_bench.characterize.answers import answers
 from paceline_bench.characterize.approaches import APPROACHES, CHOICES
 from paceline_bench.characterize.row import Configuration, Row
-from paceline_bench.characterize.show import COLUMNS, PARTS, figures, ordered
+from paceline_bench.characterize.show import FIGURES, PARTS, ordered
 
 _CLASSES = dict(zip(PARTS, ("computation", "last_rank", "negotiation", "copies", "transfer"), strict=True))
 """The classes of a step's parts in the style of all pages."""
@@ -56,8 +56,8 @@ def _configuration(name: str, configuration: Configuration, rows: Sequence[Row])
         figure("Where a step of each approach goes", bars, keys((_CLASSES[part], _NAMES[part]) for part in PARTS)),
         table(
             f"{title}: times in ms",
-            ("approach", "kind", *COLUMNS, *PARTS),
-            ((row.approach, row.kind, *figures(row)) for row in rows),
+            ("approach", "kind", *(one.heading for one in FIGURES)),
+            ((row.approach, row.kind, *(one.text(row) for one in FIGURES)) for row in rows),
             words=("approach", "kind"),
         ),
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from paceline.observe.spans import covered
 from paceline_bench.ranks.wire import Message
+from paceline_bench.table import column, wrong
 
 
 @dataclass(frozen=True, order=True)
@@ -45,31 +46,31 @@ class Row:
     steps: timed steps. load: the machine's load average over the last minute, at the end.
     """
 
-    approach: str
+    approach: str = field(metadata=column("approach"))
     kind: str
     framework: str
-    network: str
+    network: str = field(metadata=column("network"))
     machines: int
-    model: str
-    image_size: int
-    batch: int
-    ranks: int
-    images_per_s: float
-    images_per_s_q1: float
+    model: str = field(metadata=column("model"))
+    image_size: int = field(metadata=column("px"))
+    batch: int = field(metadata=column("batch"))
+    ranks: int = field(metadata=column("ranks"))
+    images_per_s: float = field(metadata=column("images/s", "{:.1f}"))
+    images_per_s_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f}", "images_per_s_q3"))
     images_per_s_q3: float
-    efficiency: float
+    efficiency: float = field(metadata=column("efficiency", "{:.1%}"))
     efficiency_q1: float
     efficiency_q3: float
-    step_ms: float
-    compute_ms: float
-    waiting_ms: float
-    negotiation_ms: float | None
-    copies_ms: float | None
-    transfer_ms: float
+    step_ms: float = field(metadata=column("step(ms)", "{:.1f}"))
+    compute_ms: float = field(metadata=column("compute", "{:.1f}"))
+    waiting_ms: float = field(metadata=column("waiting", "{:.1f}"))
+    negotiation_ms: float | None = field(metadata=column("negotiation", "{:.1f}", none="–"))
+    copies_ms: float | None = field(metadata=column("copies", "{:.1f}", none="–"))
+    transfer_ms: float = field(metadata=column("transfer", "{:.1f}"))
     cpu_ms: float
     gradient_bytes: int
     bound_ms: float | None
-    wrong: int
+    wrong: int = field(metadata=column("#wrong", wrong))
     steps: int
     load: float
 

@@ -7,18 +7,22 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.formats.terminal import show
-from paceline_bench import option, sizes
+from paceline_bench import option
 from paceline_bench.codecs.measure import Row, measure
 from paceline_bench.codecs.weights import trained
 from paceline_bench.ending import FAILED
-from paceline_bench.report import columns, wrong
 from paceline_bench.row import write_json
+from paceline_bench.table import columns, table
 
 WIDEST = 4
 """The size in bytes of the widest element."""
+SHOWN = (
+    *("codec", "dtype", "buffer", "bytes", "ratio", "max_relative_error"),
+    *("encode_gbps", "encode_to_memcpy", "decode_gbps", "decode_to_memcpy", "memcpy_gbps", "wrong"),
+)
+"""The columns of the table."""
 
 
 def command(
@@ -45,31 +49,8 @@ def command(
         weights = trained()
         for size, buffer in buffers:
             rows += measure(size, buffer, weights, rounds, status.update)
-    show(out, table(rows))
+    show(out, table(columns(Row, *SHOWN), rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)
     if any(row.wrong for row in rows):
         raise typer.Exit(FAILED)
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each codec and size."""
-    left = ("codec", "type", "buffer")
-    figures = ("size", "ratio", "max error", "encode GB/s", "to copy", "decode GB/s", "to copy", "copy GB/s", "#wrong")
-    result = columns(*left, *figures, left=left)
-    for row in rows:
-        result.add_row(
-            row.codec,
-            row.dtype,
-            row.buffer,
-            sizes.show(row.bytes),
-            f"{row.ratio:.3f}",
-            f"{row.max_relative_error:.2g}",
-            f"{row.encode_gbps:.1f}",
-            f"{row.encode_to_memcpy:.2f}",
-            f"{row.decode_gbps:.1f}",
-            f"{row.decode_to_memcpy:.2f}",
-            f"{row.memcpy_gbps:.1f}",
-            wrong(row.wrong),
-        )
-    return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from paceline import _engine
 from paceline.group import codecs
-from paceline_bench import bandwidth, instruments
+from paceline_bench import bandwidth, instruments, sizes
 from paceline_bench.ranks.gradients import GROUP, RELATIVE
+from paceline_bench.table import column, wrong
 
 _BURST_BYTES = 16 << 20
 """Bytes of elements that the calls of one burst encode together."""
@@ -32,19 +33,19 @@ class Row:
     "memory". isa: the instruction set in use. wrong: elements whose error is larger than the codec may make.
     """
 
-    codec: str
-    dtype: str
-    bytes: int
-    encode_gbps: float
-    decode_gbps: float
-    ratio: float
-    max_relative_error: float
-    memcpy_gbps: float
-    encode_to_memcpy: float
-    decode_to_memcpy: float
-    buffer: str
+    codec: str = field(metadata=column("codec"))
+    dtype: str = field(metadata=column("type"))
+    bytes: int = field(metadata=column("size", sizes.show))
+    encode_gbps: float = field(metadata=column("encode GB/s", "{:.1f}"))
+    decode_gbps: float = field(metadata=column("decode GB/s", "{:.1f}"))
+    ratio: float = field(metadata=column("ratio", "{:.3f}"))
+    max_relative_error: float = field(metadata=column("max error", "{:.2g}"))
+    memcpy_gbps: float = field(metadata=column("copy GB/s", "{:.1f}"))
+    encode_to_memcpy: float = field(metadata=column("to copy", "{:.2f}"))
+    decode_to_memcpy: float = field(metadata=column("to copy", "{:.2f}"))
+    buffer: str = field(metadata=column("buffer"))
     isa: str
-    wrong: int
+    wrong: int = field(metadata=column("#wrong", wrong))
 
 
 class Case:

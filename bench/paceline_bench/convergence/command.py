@@ -16,9 +16,9 @@ from paceline.formats.terminal import show
 from paceline_bench.convergence.measure import CODECS, TRAININGS, Row, measure, system
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import JSON, selection, time_limit
-from paceline_bench.report import columns
 from paceline_bench.row import write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import Column, columns, empty
 
 RANKS = 2
 """One on each of the two machines."""
@@ -63,22 +63,15 @@ def command(
 
 
 def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each training and codec."""
-    left = ("training", "codec")
-    result = columns(*left, "loss", "from–to", "to none", "from–to", "accuracy", "from–to", left=left)
+    """Return a table with a row for each training and codec: of each figure the mean over the seeds, and the range."""
+    figures = columns(Row, "final_loss", "to_none", "accuracy")
+    range_ = Column("from–to")
+    result = empty([*columns(Row, "training", "codec"), *(shown for one in figures for shown in (one, range_))])
     for training in dict.fromkeys(row.training for row in rows):
         for codec in CODECS:
-            mine = [row for row in rows if (row.training, row.codec) == (training, codec)]
-            losses, ratios = [row.final_loss for row in mine], [row.to_none for row in mine]
-            accuracies = [row.accuracy for row in mine]
-            result.add_row(
-                training,
-                codec,
-                f"{mean(losses):.5f}",
-                f"{min(losses):.5f}–{max(losses):.5f}",
-                f"{mean(ratios):+.2%}",
-                f"{min(ratios):+.2%}–{max(ratios):+.2%}",
-                f"{mean(accuracies):.2%}",
-                f"{min(accuracies):.2%}–{max(accuracies):.2%}",
-            )
+            cells = []
+            for one in figures:
+                values = [getattr(row, one.name) for row in rows if (row.training, row.codec) == (training, codec)]
+                cells += [one.of(mean(values)), f"{one.of(min(values))}–{one.of(max(values))}"]
+            result.add_row(training, codec, *cells)
     return result

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from paceline.settings.names import NONE
 from paceline_bench.session import Session, SessionFailed
 from paceline_bench.systems import System
+from paceline_bench.table import column
 
 TRAININGS = ("digits", "text", "tabular")
 """A convolutional network on handwritten digits, a transformer that predicts the next character of a manual, and a
@@ -29,12 +30,12 @@ class Row:
     over that of the same seed without a codec, less 1.
     """
 
-    training: str
-    codec: str
+    training: str = field(metadata=column("training"))
+    codec: str = field(metadata=column("codec"))
     seed: int
-    final_loss: float
-    accuracy: float
-    to_none: float
+    final_loss: float = field(metadata=column("loss", "{:.5f}"))
+    accuracy: float = field(metadata=column("accuracy", "{:.2%}"))
+    to_none: float = field(metadata=column("to none", "{:+.2%}"))
 
 
 def system() -> System:

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 
 from paceline.cli.checks import finite, installed
 from paceline.formats.sizes import parse_bytes
@@ -20,11 +19,16 @@ from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import FUSION, JSON, one_of, time_limit
 from paceline_bench.place import RANKS, place
 from paceline_bench.ranks.load import ComputeLoad
-from paceline_bench.report import columns, wrong
 from paceline_bench.row import write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import columns, table
 
 MODELS = ("ResNet-50", "GoogLeNet", "AlexNet")
+SHOWN = (
+    *("model", "policy", "wait", "cores", "step_ms", "step_ms_q1", "exposed_ms", "overhead_percent", "to_cycle"),
+    *("background_cpu_ms", "cpu_ms", "negotiation_us", "idle_negotiation_us", "oversleep_us", "wrong"),
+)
+"""The columns of the table."""
 
 
 def command(
@@ -76,7 +80,7 @@ def command(
                 if len(sessions) < len(METHODS):
                     raise typer.Exit(FAILED)
                 found += rows(measure(sessions, rounds, steps, progress), model.name)
-    show(out, table(found))
+    show(out, table(columns(Row, *SHOWN), found))
     if json_file is not None:
         write_json([asdict(row) for row in found], json_file)
     if any(row.wrong for row in found):
@@ -96,29 +100,3 @@ def gradients(name: str) -> Model:
     with torch.device("meta"):
         network = NETWORKS[name]()
     return Model(name, [(key, parameter.numel()) for key, parameter in network.named_parameters()])
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each policy and model."""
-    words = ("model", "policy", "wait", "cores")
-    times = ("step(ms)", "quartiles", "exposed", "overhead", "to cycle", "agreeing(ms)", "cpu(ms)")
-    result = columns(*words, *times, "negotiation(us)", "idle(us)", "oversleep(us)", "#wrong", left=words)
-    for row in rows:
-        result.add_row(
-            row.model,
-            row.policy,
-            row.wait,
-            row.cores,
-            f"{row.step_ms:.1f}",
-            f"{row.step_ms_q1:.1f}–{row.step_ms_q3:.1f}",
-            f"{row.exposed_ms:.1f}",
-            f"{row.overhead_percent:+.1f}%",
-            f"{row.to_cycle:.3f}",
-            f"{row.background_cpu_ms:.3f}",
-            f"{row.cpu_ms:.1f}",
-            f"{row.negotiation_us:.1f}",
-            f"{row.idle_negotiation_us:.1f}",
-            f"{row.oversleep_us:.1f}",
-            wrong(row.wrong),
-        )
-    return result

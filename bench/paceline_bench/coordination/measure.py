@@ -13,6 +13,7 @@ from paceline_bench.interleave import turns
 from paceline_bench.ranks.wire import Message
 from paceline_bench.session import Session
 from paceline_bench.systems import System
+from paceline_bench.table import column, wrong
 
 WARM_UP_STEPS = 2
 """Untimed steps at the begin of each turn."""
@@ -63,24 +64,24 @@ class Row:
     mean time by which a sleep was too long. wrong: the number of wrong elements.
     """
 
-    policy: str
-    wait: str
-    cores: str
-    model: str
+    policy: str = field(metadata=column("policy"))
+    wait: str = field(metadata=column("wait"))
+    cores: str = field(metadata=column("cores"))
+    model: str = field(metadata=column("model"))
     ranks: int
-    step_ms: float
-    step_ms_q1: float
+    step_ms: float = field(metadata=column("step(ms)", "{:.1f}"))
+    step_ms_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f}", "step_ms_q3"))
     step_ms_q3: float
     compute_ms: float
-    exposed_ms: float
-    overhead_percent: float
-    to_cycle: float
-    background_cpu_ms: float
-    cpu_ms: float
-    negotiation_us: float
-    idle_negotiation_us: float
-    oversleep_us: float
-    wrong: int
+    exposed_ms: float = field(metadata=column("exposed", "{:.1f}"))
+    overhead_percent: float = field(metadata=column("overhead", "{:+.1f}%"))
+    to_cycle: float = field(metadata=column("to cycle", "{:.3f}"))
+    background_cpu_ms: float = field(metadata=column("agreeing(ms)", "{:.3f}"))
+    cpu_ms: float = field(metadata=column("cpu(ms)", "{:.1f}"))
+    negotiation_us: float = field(metadata=column("negotiation(us)", "{:.1f}"))
+    idle_negotiation_us: float = field(metadata=column("idle(us)", "{:.1f}"))
+    oversleep_us: float = field(metadata=column("oversleep(us)", "{:.1f}"))
+    wrong: int = field(metadata=column("#wrong", wrong))
 
 
 @dataclass

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.cli.checks import installed, ranks_here
 from paceline.cli.output_file import writable, write
@@ -20,9 +19,13 @@ from paceline_bench.data.explain import sentences
 from paceline_bench.data.measure import CATEGORIES, NETWORKS, Row, measure, system
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import JSON, selection, time_limit
-from paceline_bench.report import columns, wrong
 from paceline_bench.row import write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import columns, table
+
+_FIGURES = ("step_ms", "step_ms_q1", "to_master", "batch_bytes", "hidden_share")
+SHOWN = ("model", "approach", *_FIGURES, *CATEGORIES, "wrong")
+"""The columns of the table."""
 
 
 def command(
@@ -69,7 +72,7 @@ def command(
         if not sessions:
             raise typer.Exit(FAILED)
         found = measure(sessions[0], machines, models.split(","), rounds, steps, status.update)
-    show(out, table(found))
+    show(out, table(columns(Row, *SHOWN), found, section=lambda row: row.model))
     for sentence in sentences(found):
         out.print(sentence, markup=False, highlight=False, soft_wrap=True)
     write(svg, lambda: str(chart(found).as_svg()))
@@ -77,24 +80,3 @@ def command(
         write_json([asdict(row) for row in found], json_file)
     if any(row.wrong for row in found):
         raise typer.Exit(FAILED)
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each network and approach."""
-    left = ("network", "approach")
-    figures = ("step(ms)", "quartiles", "to master", "batch(MB)", "hidden", *CATEGORIES.values())
-    result = columns(*left, *figures, "#wrong", left=left)
-    for number, row in enumerate(rows):
-        result.add_row(
-            row.model,
-            row.approach,
-            f"{row.step_ms:.1f}",
-            f"{row.step_ms_q1:.1f}–{row.step_ms_q3:.1f}",
-            f"{row.to_master:.2f}×",
-            f"{row.batch_bytes / 1e6:.3f}",
-            f"{row.hidden_share:.1%}",
-            *(f"{getattr(row, name):.1f}" for name in CATEGORIES),
-            wrong(row.wrong),
-            end_section=number + 1 < len(rows) and rows[number + 1].model != row.model,
-        )
-    return result

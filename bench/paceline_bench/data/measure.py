@@ -11,6 +11,7 @@ from paceline_bench.interleave import turns
 from paceline_bench.ranks.wire import Message
 from paceline_bench.session import Session
 from paceline_bench.systems import System
+from paceline_bench.table import column, wrong
 
 APPROACHES = ("master", "splitting", "pre_loading", "three_in_one", "ddp_gloo", "horovod_fp16")
 """A master that splits each batch, broadcasts the parameters and gathers the gradients; the same with batches that the
@@ -52,23 +53,23 @@ class Row:
     of the first device, which is the master where there is one.
     """
 
-    approach: str
-    model: str
+    approach: str = field(metadata=column("approach"))
+    model: str = field(metadata=column("network"))
     devices: int
-    step_ms: float
-    step_ms_q1: float
+    step_ms: float = field(metadata=column("step(ms)", "{:.1f}"))
+    step_ms_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f}", "step_ms_q3"))
     step_ms_q3: float
-    to_master: float
-    batch_bytes: int
-    hidden_share: float
-    host_to_device_ms: float
-    peer_to_peer_ms: float
-    broadcast_ms: float
-    compute_ms: float
-    reduce_ms: float
-    other_ms: float
+    to_master: float = field(metadata=column("to master", "{:.2f}×"))
+    batch_bytes: int = field(metadata=column("batch(MB)", "{:.3f}", unit=1e6))
+    hidden_share: float = field(metadata=column("hidden", "{:.1%}"))
+    host_to_device_ms: float = field(metadata=column(CATEGORIES["host_to_device_ms"], "{:.1f}"))
+    peer_to_peer_ms: float = field(metadata=column(CATEGORIES["peer_to_peer_ms"], "{:.1f}"))
+    broadcast_ms: float = field(metadata=column(CATEGORIES["broadcast_ms"], "{:.1f}"))
+    compute_ms: float = field(metadata=column(CATEGORIES["compute_ms"], "{:.1f}"))
+    reduce_ms: float = field(metadata=column(CATEGORIES["reduce_ms"], "{:.1f}"))
+    other_ms: float = field(metadata=column(CATEGORIES["other_ms"], "{:.1f}"))
     parameter_bytes: int
-    wrong: int
+    wrong: int = field(metadata=column("#wrong", wrong))
 
 
 @dataclass

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.cli.checks import installed
 from paceline.formats.terminal import show
@@ -15,12 +14,17 @@ from paceline_bench.ddp.measure import METHODS, POSSIBLE, Row, measure, rows, sy
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import JSON, some_of, time_limit
 from paceline_bench.place import RANKS, place
-from paceline_bench.report import columns, wrong
 from paceline_bench.row import records, write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import columns, table
 
 OTHERS = tuple(method for method in METHODS if method not in POSSIBLE)
 """The methods that can be chosen."""
+SHOWN = (
+    *("system", "path", "images_per_second", "images_per_second_q1", "time_us", "exposed_us", "cpu_us"),
+    *("to_silent", "to_alone", "state_bytes", "wrong"),
+)
+"""The columns of the table."""
 
 
 def command(
@@ -70,40 +74,8 @@ def command(
         if len(sessions) < len(chosen):
             raise typer.Exit(FAILED)
         found = rows(measure(sessions, rounds, steps, status.update), batch, steps)
-    show(out, table(found))
+    show(out, table(columns(Row, *SHOWN), found))
     if json_file is not None:
         write_json(records(found), json_file)
     if any(row.wrong for row in found):
         raise typer.Exit(FAILED)
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each training method."""
-    words = ("system", "path")
-    titles = (
-        "images/s",
-        "quartiles",
-        "step(ms)",
-        "exposed(ms)",
-        "cpu(ms)",
-        "to silent",
-        "to alone",
-        "state(MB)",
-        "#wrong",
-    )
-    result = columns(*words, *titles, left=words)
-    for row in rows:
-        result.add_row(
-            row.system,
-            row.path,
-            f"{row.images_per_second:.1f}",
-            f"{row.images_per_second_q1:.1f}–{row.images_per_second_q3:.1f}",
-            f"{row.time_us / 1e3:.1f}",
-            f"{row.exposed_us / 1e3:.1f}",
-            f"{row.cpu_us / 1e3:.1f}",
-            f"{row.to_silent:.1%} ({row.to_silent_q1:.0%}–{row.to_silent_q3:.0%})",
-            f"{row.to_alone:.1%} ({row.to_alone_q1:.0%}–{row.to_alone_q3:.0%})",
-            f"{row.state_bytes / 1e6:.1f}",
-            wrong(row.wrong),
-        )
-    return result

@@ -10,6 +10,7 @@ from paceline_bench import row
 from paceline_bench.interleave import turns
 from paceline_bench.session import Session
 from paceline_bench.systems import System
+from paceline_bench.table import column
 
 METHODS = {
     "alone": "none",
@@ -47,17 +48,19 @@ class Row(row.Row):
     gradient was wrong before the timing.
     """
 
-    state_bytes: int
+    time_us: float = field(metadata=column("step(ms)", "{:.1f}", unit=1e3))
+    cpu_us: float = field(metadata=column("cpu(ms)", "{:.1f}", unit=1e3))
+    state_bytes: int = field(metadata=column("state(MB)", "{:.1f}", unit=1e6))
     time_us_q1: float
     time_us_q3: float
-    exposed_us: float
-    images_per_second: float
-    images_per_second_q1: float
+    exposed_us: float = field(metadata=column("exposed(ms)", "{:.1f}", unit=1e3))
+    images_per_second: float = field(metadata=column("images/s", "{:.1f}"))
+    images_per_second_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f}", "images_per_second_q3"))
     images_per_second_q3: float
-    to_silent: float
+    to_silent: float = field(metadata=column("to silent", "{:.1%} ({:.0%}–{:.0%})", "to_silent_q1", "to_silent_q3"))
     to_silent_q1: float
     to_silent_q3: float
-    to_alone: float
+    to_alone: float = field(metadata=column("to alone", "{:.1%} ({:.0%}–{:.0%})", "to_alone_q1", "to_alone_q3"))
     to_alone_q1: float
     to_alone_q3: float
 

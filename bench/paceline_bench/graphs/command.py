@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.cli.checks import installed
 from paceline.formats.sizes import parse_bytes
 from paceline.formats.terminal import show
 from paceline_bench import option
 from paceline_bench.graphs.measure import Row, measure
-from paceline_bench.report import columns
 from paceline_bench.row import write_json
+from paceline_bench.table import columns, table
 
 
 def command(
@@ -35,22 +34,6 @@ def command(
     installed({"torch": "torch"})
     with err.status("") as status:
         rows = measure(rounds, parse_bytes(fusion), status.update)
-    show(out, table(rows))
+    show(out, table(columns(Row), rows))
     if json_file is not None:
         write_json([asdict(row) for row in rows], json_file)
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each network."""
-    figures = ("nodes", "edges", "tensors", "buffers", "ms", "quartiles", "record(ms)", "paper: nodes", "edges", "ms")
-    result = columns("network", *figures, left=("network",))
-    for row in rows:
-        result.add_row(
-            row.network,
-            *map(str, (row.nodes, row.edges, row.tensors, row.buffers)),
-            f"{row.ms:.2f}",
-            f"{row.ms_q1:.2f}–{row.ms_q3:.2f}",
-            f"{row.record_ms:.1f}",
-            *((str(row.paper_nodes), str(row.paper_edges), f"{row.paper_ms:g}") if row.paper_ms else ("", "", "")),
-        )
-    return result

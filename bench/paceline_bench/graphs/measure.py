@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import quantiles
 
 from paceline.order import Collective, Graph, Node, executed, order, scheme
+from paceline_bench.table import column
 
 LARGE = 28_000
 """The number of nodes and edges together of a graph as large as that of the paper's largest network."""
@@ -36,6 +37,10 @@ PAPER = {
 }
 
 
+def _known(figure: float) -> str:
+    return f"{figure:g}" if figure else ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One network.
@@ -44,18 +49,18 @@ class Row:
     once, to make the graph from what autograd recorded. paper_*: 0 if the paper has no such row.
     """
 
-    network: str
-    nodes: int
-    edges: int
-    tensors: int
-    buffers: int
-    ms: float
-    ms_q1: float
+    network: str = field(metadata=column("network"))
+    nodes: int = field(metadata=column("nodes"))
+    edges: int = field(metadata=column("edges"))
+    tensors: int = field(metadata=column("tensors"))
+    buffers: int = field(metadata=column("buffers"))
+    ms: float = field(metadata=column("ms", "{:.2f}"))
+    ms_q1: float = field(metadata=column("quartiles", "{:.2f}–{:.2f}", "ms_q3"))
     ms_q3: float
-    record_ms: float
-    paper_nodes: int
-    paper_edges: int
-    paper_ms: float
+    record_ms: float = field(metadata=column("record(ms)", "{:.1f}"))
+    paper_nodes: int = field(metadata=column("paper: nodes", _known))
+    paper_edges: int = field(metadata=column("edges", _known))
+    paper_ms: float = field(metadata=column("ms", _known))
 
 
 def measure(rounds: int, fusion_bytes: int, progress: Callable[[str], None]) -> list[Row]:

@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.cli.checks import installed
-from paceline.formats.sizes import show_bytes
 from paceline.formats.terminal import show
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.hybrid.measure import ACTIVATIONS, MODELS, Row, measure, row, shapes, systems
 from paceline_bench.option import JSON, one_of, selection, size, time_limit
 from paceline_bench.place import RANKS, place
-from paceline_bench.report import columns
 from paceline_bench.row import write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import Column, columns
+from paceline_bench.table import table as made
 
 _TOLERANCE = 1e-5
 """The largest error of a gradient that float32 explains. Weights are equal, so that activations have the serial model's
@@ -97,24 +97,9 @@ def command(
 
 def table(rows: list[Row]) -> Table:
     """Return a table with a row for each model and way to train."""
-    words = ("model", "system", "shape")
-    result = columns(
-        *words, "step(ms)", "quartiles", "speed", "predicted", "peak", "predicted", "gradient error", left=words
-    )
     alone = {one.model: one.step_ms for one in rows if one.system == "serial"}
-    for one in rows:
-        result.add_row(
-            one.model,
-            one.system,
-            f"{one.partitions}x{one.replicas}x{one.microbatches}" + f", {one.side_by_side}" * bool(one.side_by_side),
-            f"{one.step_ms:.1f}",
-            f"{one.step_ms_q1:.1f}–{one.step_ms_q3:.1f}",
-            f"{alone.get(one.model, math.nan) / one.step_ms:.2f}×",
-            "" if one.predicted_ms is None else f"{one.predicted_ms:.1f} ({one.predicted_ms / one.step_ms - 1:+.0%})",
-            show_bytes(one.peak_bytes),
-            ""
-            if one.predicted_bytes is None
-            else f"{show_bytes(one.predicted_bytes)} ({one.predicted_bytes / one.peak_bytes - 1:+.0%})",
-            f"{one.max_gradient_error:.1e}",
-        )
-    return result
+    shape = Column("shape", name="shape", left=True)
+    speed = Column("speed", lambda one: f"{alone.get(one.model, math.nan) / one.step_ms:.2f}×")
+    times = ("step_ms", "step_ms_q1", speed, "predicted_ms")
+    memory = ("peak_bytes", "predicted_bytes")
+    return made(columns(Row, "model", "system", shape, *times, *memory, "max_gradient_error"), rows)

@@ -6,14 +6,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from statistics import quantiles
 
+from paceline.formats.sizes import show_bytes
 from paceline_bench.interleave import turns
 from paceline_bench.session import Session
 from paceline_bench.systems import System
+from paceline_bench.table import column
 
 MODELS = ("ResNet-110", "VGG16", "transformer", "U-Net", "ResNet-1001", "two towers")
 """Those of `ranks/partitioned_tasks.py`."""
 AUTO = "auto"
 ACTIVATIONS = ("recompute", "file", "keep")
+
+
+def _beside(predicted: float, measured: float) -> str:
+    return f"{predicted:.1f} ({predicted / measured - 1:+.0%})"
+
+
+def _bytes_beside(predicted: int, measured: int) -> str:
+    return f"{show_bytes(predicted)} ({predicted / measured - 1:+.0%})"
 
 
 @dataclass(frozen=True)
@@ -30,8 +40,8 @@ class Row:
     gradient over the latter's norm.
     """
 
-    model: str
-    system: str
+    model: str = field(metadata=column("model"))
+    system: str = field(metadata=column("system"))
     ranks: int
     batch: int
     partitions: int
@@ -39,14 +49,20 @@ class Row:
     microbatches: int
     schedule: str
     side_by_side: str | None
-    step_ms: float
-    step_ms_q1: float
+    step_ms: float = field(metadata=column("step(ms)", "{:.1f}"))
+    step_ms_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f}", "step_ms_q3"))
     step_ms_q3: float
-    predicted_ms: float | None
-    peak_bytes: int
-    predicted_bytes: int | None
+    predicted_ms: float | None = field(metadata=column("predicted", _beside, "step_ms"))
+    peak_bytes: int = field(metadata=column("peak", show_bytes))
+    predicted_bytes: int | None = field(metadata=column("predicted", _bytes_beside, "peak_bytes"))
     kept: float
-    max_gradient_error: float
+    max_gradient_error: float = field(metadata=column("gradient error", "{:.1e}"))
+
+    @property
+    def shape(self) -> str:
+        """Partitions, replicas and microbatches, and what is side by side."""
+        found = f"{self.partitions}x{self.replicas}x{self.microbatches}"
+        return found if self.side_by_side is None else f"{found}, {self.side_by_side}"
 
 
 @dataclass

@@ -24,6 +24,7 @@ from paceline_bench.option import JSON, environment, one_of, time_limit
 from paceline_bench.place import LOCAL_RANKS
 from paceline_bench.row import records, write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import columns, table
 
 _BURST_SECONDS = 0.5
 """Seconds of a burst: several steps in a row, as in a training."""
@@ -76,7 +77,7 @@ def command(
         trainers = [session for session in sessions if session in interleaved.sessions]
         trainers = [session for session in trainers if session.system.path == "tensorflow"]
         trained = keras_steps.rows(measure(trainers, rounds, steps, status.update), BATCH, steps)
-    show(out, keras_steps.table(trained))
+    show(out, table(columns(keras_steps.Row, *keras_steps.SHOWN), trained))
     if json_file is not None:
         write_json(records(summed, model=model) + records(trained), json_file)
     if interleaved.failed or any(row.wrong for row in (*summed, *trained)):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median, quantiles
-
-from rich.table import Table
 
 from paceline_bench import row
 from paceline_bench.ddp.measure import Rates
-from paceline_bench.report import columns, wrong
+from paceline_bench.table import column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +20,16 @@ class Row(row.Row):
     before the timing changed by something else than the mean of all ranks' gradients.
     """
 
-    time_us_q1: float
+    time_us: float = field(metadata=column("step(ms)", "{:.1f}", unit=1e3))
+    cpu_us: float = field(metadata=column("cpu(ms)", "{:.1f}", unit=1e3))
+    time_us_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f}", "time_us_q3", unit=1e3))
     time_us_q3: float
-    images_per_second: float
-    times_mirrored: float | None
+    images_per_second: float = field(metadata=column("images/s", "{:.1f}"))
+    times_mirrored: float | None = field(metadata=column("vs mirrored", "{:.2f}×"))
+
+
+SHOWN = ("system", "path", "images_per_second", "time_us", "time_us_q1", "cpu_us", "times_mirrored", "wrong")
+"""The columns of the table."""
 
 
 def rows(found: list[Rates], batch: int, steps: int) -> list[Row]:
@@ -55,21 +59,3 @@ def _row(rates: Rates, peer: list[float] | None, batch: int, steps: int) -> Row:
         wrong=rates.wrong,
         iterations=len(rates.times) * steps,
     )
-
-
-def table(found: list[Row]) -> Table:
-    """Return a table with a row for each system."""
-    words = ("system", "path")
-    result = columns(*words, "images/s", "step(ms)", "quartiles", "cpu(ms)", "vs mirrored", "#wrong", left=words)
-    for one in found:
-        result.add_row(
-            one.system,
-            one.path,
-            f"{one.images_per_second:.1f}",
-            f"{one.time_us / 1e3:.1f}",
-            f"{one.time_us_q1 / 1e3:.1f}–{one.time_us_q3 / 1e3:.1f}",
-            f"{one.cpu_us / 1e3:.1f}",
-            "" if one.times_mirrored is None else f"{one.times_mirrored:.2f}×",
-            wrong(one.wrong),
-        )
-    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -13,8 +13,8 @@ from paceline.formats.terminal import show
 from paceline_bench import option, sizes
 from paceline_bench.ending import FAILED
 from paceline_bench.kernels.measure import Row, every_kernel, measure
-from paceline_bench.report import columns, wrong
 from paceline_bench.row import records, write_json
+from paceline_bench.table import columns, empty
 
 WIDEST = 8
 """The size in bytes of the widest element."""
@@ -51,14 +51,13 @@ def command(
 
 def table(rows: list[Row]) -> Table:
     """Return a table with a row for each kernel and both sizes side by side."""
-    words, places = ("type", "redop"), list(dict.fromkeys((row.buffer, row.bytes) for row in rows))
-    figures = [(f"{buffer} {sizes.show(size)}: GB/s", "add GB/s", "to add", "#wrong") for buffer, size in places]
-    result = columns(*words, *chain.from_iterable(figures), left=words)
+    places = list(dict.fromkeys((row.buffer, row.bytes) for row in rows))
+    speed, *others = figures = columns(Row, "algbw_gbps", "add_gbps", "to_add", "wrong")
+    shown = columns(Row, "dtype", "op")
+    for buffer, size in places:
+        shown += [replace(speed, heading=f"{buffer} {sizes.show(size)}: {speed.heading}"), *others]
+    result = empty(shown)
     for dtype, op in dict.fromkeys((row.dtype, row.op) for row in rows):
-        cells = []
-        for place in places:
-            for row in rows:
-                if (row.dtype, row.op, (row.buffer, row.bytes)) == (dtype, op, place):
-                    cells += [f"{row.algbw_gbps:.1f}", f"{row.add_gbps:.1f}", f"{row.to_add:.2f}", wrong(row.wrong)]
-        result.add_row(dtype, op, *cells)
+        here = {(row.buffer, row.bytes): row for row in rows if (row.dtype, row.op) == (dtype, op)}
+        result.add_row(dtype, op, *(one.text(here[place]) for place in places if place in here for one in figures))
     return result

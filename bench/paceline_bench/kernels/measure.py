@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median, quantiles
 
 import numpy as np
@@ -12,6 +12,7 @@ from paceline import _engine
 from paceline_bench import bandwidth, instruments, row
 from paceline_bench.ranks import case, pattern
 from paceline_bench.ranks.pattern import Array
+from paceline_bench.table import column
 
 OPERANDS = 3
 """Buffers of a kernel: two inputs and one output."""
@@ -46,12 +47,12 @@ class Row(row.Row):
     to_add: median over the rounds of the kernel's time over the addition's.
     """
 
-    op: str
+    op: str = field(metadata=column("redop"))
     time_us_q1: float
     time_us_q3: float
-    algbw_gbps: float
-    add_gbps: float
-    to_add: float
+    algbw_gbps: float = field(metadata=column("GB/s", "{:.1f}"))
+    add_gbps: float = field(metadata=column("add GB/s", "{:.1f}"))
+    to_add: float = field(metadata=column("to add", "{:.2f}"))
 
 
 def every_kernel() -> list[Kernel]:

@@ -8,16 +8,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.cli.checks import installed, ranks_here
 from paceline.formats.terminal import show
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.loading.measure import METHODS, Row, measure, rows, system
 from paceline_bench.option import JSON, time_limit
-from paceline_bench.report import columns
 from paceline_bench.row import write_json
 from paceline_bench.run import BenchRequest, started
+from paceline_bench.table import columns, table
 
 _BLOCK = 8
 """Pixels: the images' edges are multiples of it."""
@@ -56,21 +55,6 @@ def command(
         if len(sessions) < len(METHODS):
             raise typer.Exit(FAILED)
         found = rows(measure(sessions, images, rounds, status.update), ranks, ranks * workers, pixels)
-    show(out, table(found))
+    show(out, table(columns(Row), found))
     if json_file is not None:
         write_json([asdict(row) for row in found], json_file)
-
-
-def table(found: list[Row]) -> Table:
-    """Return a table with a row for each method."""
-    result = columns("pipeline", "images/s", "quartiles", "cpu(us)", "to own", "cpu to own", left=("pipeline",))
-    for row in found:
-        result.add_row(
-            row.method,
-            f"{row.images_per_second:.0f}",
-            f"{row.images_per_second_q1:.0f}–{row.images_per_second_q3:.0f}",
-            f"{row.cpu_us:.0f}",
-            f"{row.to_own:.2f}×",
-            f"{row.cpu_to_own:.2f}×",
-        )
-    return result

@@ -9,6 +9,7 @@ from statistics import median, quantiles
 from paceline_bench.interleave import turns
 from paceline_bench.session import Session, SessionFailed
 from paceline_bench.systems import System
+from paceline_bench.table import column
 
 METHODS = ("shared", "own")
 """Paceline's loader, and a DataLoader for each rank with as many input workers in all."""
@@ -23,16 +24,16 @@ class Row:
     that of "own" in the same round, and of the images per CPU second over its.
     """
 
-    method: str
+    method: str = field(metadata=column("pipeline"))
     ranks: int
     workers: int
     pixels: int
-    images_per_second: float
-    images_per_second_q1: float
+    images_per_second: float = field(metadata=column("images/s", "{:.0f}"))
+    images_per_second_q1: float = field(metadata=column("quartiles", "{:.0f}–{:.0f}", "images_per_second_q3"))
     images_per_second_q3: float
-    cpu_us: float
-    to_own: float
-    cpu_to_own: float
+    cpu_us: float = field(metadata=column("cpu(us)", "{:.0f}"))
+    to_own: float = field(metadata=column("to own", "{:.2f}×"))
+    cpu_to_own: float = field(metadata=column("cpu to own", "{:.2f}×"))
 
 
 @dataclass

@@ -5,20 +5,16 @@ from __future__ import annotations
 import os
 from dataclasses import asdict
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from paceline.formats.terminal import show
 from paceline_bench.ending import FAILED, ending
 from paceline_bench.option import JSON, time_limit
-from paceline_bench.report import columns, wrong
 from paceline_bench.row import write_json
-
-if TYPE_CHECKING:
-    from paceline_bench.simulate.measure import Row
+from paceline_bench.table import columns, table
 
 
 def command(
@@ -36,7 +32,7 @@ def command(
 
     Exit code: 0, 1 when a sum was wrong or a rank failed, 2 where there can be no lab.
     """
-    from paceline_bench.simulate.measure import CASES, USUAL, measure  # what predicts jobs takes long to load
+    from paceline_bench.simulate.measure import CASES, USUAL, Row, measure  # what predicts jobs takes long to load
 
     out, err = Console(), Console(stderr=True)
     words = [word.strip() for word in cases.split(",") if word.strip()]
@@ -45,7 +41,7 @@ def command(
         raise typer.BadParameter(f"no case has one of these words; there are: {'; '.join(case.name for case in CASES)}")
     with ending(err) as complain, err.status("starting") as status:
         found = list(measure(chosen, steps, rounds, os.environ, timeout, complain, status.update))
-    show(out, table(found))
+    show(out, table(columns(Row), found))
     errors = [abs(row.error) for row in found]
     inside = sum(row.inside for row in found)
     out.print(
@@ -58,19 +54,3 @@ def command(
         write_json([asdict(row) for row in found], json_file)
     if any(row.wrong for row in found):
         raise typer.Exit(FAILED)
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each case."""
-    result = columns("case", "predicted(ms)", "low", "high", "measured(ms)", "error", "#wrong", left=("case",))
-    for row in rows:
-        result.add_row(
-            row.case,
-            f"{row.predicted_ms:.1f}",
-            f"{row.low_ms:.1f}",
-            f"{row.high_ms:.1f}",
-            f"{row.measured_ms:.1f}",
-            f"{row.error:+.1%}",
-            wrong(row.wrong),
-        )
-    return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -24,6 +24,7 @@ from paceline_bench.ranks.paced import FORWARD
 from paceline_bench.run import BenchRequest, started
 from paceline_bench.session import SessionFailed
 from paceline_bench.systems import System
+from paceline_bench.table import column, wrong
 
 FUSION_BYTES = 4 << 20
 """Bytes of a fusion buffer at most."""
@@ -77,13 +78,13 @@ class Row:
     error: of the prediction, as a fraction of what was measured.
     """
 
-    case: str
-    predicted_ms: float
-    low_ms: float
-    high_ms: float
-    measured_ms: float
-    error: float
-    wrong: int
+    case: str = field(metadata=column("case"))
+    predicted_ms: float = field(metadata=column("predicted(ms)", "{:.1f}"))
+    low_ms: float = field(metadata=column("low", "{:.1f}"))
+    high_ms: float = field(metadata=column("high", "{:.1f}"))
+    measured_ms: float = field(metadata=column("measured(ms)", "{:.1f}"))
+    error: float = field(metadata=column("error", "{:+.1%}"))
+    wrong: int = field(metadata=column("#wrong", wrong))
 
     @property
     def inside(self) -> bool:

@@ -18,9 +18,12 @@ from paceline.tune.choice import Row
 from paceline.tune.trial import Effort
 from paceline_bench.ending import FAILED
 from paceline_bench.option import JSON, selection
-from paceline_bench.report import columns
 from paceline_bench.row import write_json
+from paceline_bench.table import Column, columns, table
 from paceline_bench.tune.measure import NAMES, Comparison, Failed, compare
+
+SHOWN = ("script", "chosen", "best", "tune_seconds", "exhaustive_seconds", "share", "loss", "gain", "several")
+"""The columns of the table."""
 
 
 def command(
@@ -63,35 +66,16 @@ def command(
                 write_json([asdict(one) for one in found], json_file)
     for name, some in tried.items():
         show(out, settings_table(name, some))
-    show(out, table(found))
+    show(out, table(columns(Comparison, *SHOWN), found))
     if len(found) < len(scripts.split(",")):
         raise typer.Exit(FAILED)
 
 
-def table(found: list[Comparison]) -> Table:
-    """Return a table with a row for each training."""
-    words = ("script", "chosen", "best")
-    result = columns(*words, "tune(s)", "exhaustive(s)", "time", "loss", "to default", "several", left=words)
-    for one in found:
-        result.add_row(
-            one.script,
-            one.chosen,
-            one.best,
-            f"{one.tune_seconds:.1f}",
-            f"{one.exhaustive_seconds:.1f}",
-            f"{one.share:.0%} ({one.same_share:.0%})",
-            f"{one.loss:.1%}",
-            f"{one.gain:.2f}× ({one.low:.2f}–{one.high:.2f})",
-            f"{one.several:.2f}×",
-        )
-    return result
-
-
 def settings_table(name: str, tried: list[Row]) -> Table:
     """Return a table of what the exhaustive search measured for one training."""
-    result = columns(name, "samples/s", "interval", "runs", left=(name,))
-    for row in tried:
-        speed = row.throughput
-        shown = (f"{speed.value:.0f}", f"{speed.low:.0f}–{speed.high:.0f}") if speed else ("–", row.reason)
-        result.add_row(str(row.setting), *shown, str(row.runs))
-    return result
+    setting = Column(name, lambda row: str(row.setting), left=True)
+    speed = Column("samples/s", lambda row: f"{row.throughput.value:.0f}" if row.throughput else "–")
+    interval = Column(
+        "interval", lambda row: f"{row.throughput.low:.0f}–{row.throughput.high:.0f}" if row.throughput else row.reason
+    )
+    return table([setting, speed, interval, Column("runs", name="runs")], tried)

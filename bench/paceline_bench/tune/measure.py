@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from paceline.cpu.budget import CpuBudget, physical_cores
@@ -17,6 +17,7 @@ from paceline.tune.setting import Samples, Setting
 from paceline.tune.space import space
 from paceline.tune.trial import Effort, trial
 from paceline.tune.tune import Request, tune
+from paceline_bench.table import column
 
 BATCH = 16
 """Samples of each process and step, as in `training.py`."""
@@ -39,19 +40,19 @@ class Comparison:
     how many times as fast the best setting of several processes is as the best of one; 0 if there is none of several.
     """
 
-    script: str
+    script: str = field(metadata=column("script"))
     settings: int
-    tune_seconds: float
-    exhaustive_seconds: float
-    share: float
+    tune_seconds: float = field(metadata=column("tune(s)", "{:.1f}"))
+    exhaustive_seconds: float = field(metadata=column("exhaustive(s)", "{:.1f}"))
+    share: float = field(metadata=column("time", "{:.0%} ({:.0%})", "same_share"))
     same_share: float
-    chosen: str
-    best: str
-    loss: float
-    gain: float
+    chosen: str = field(metadata=column("chosen"))
+    best: str = field(metadata=column("best"))
+    loss: float = field(metadata=column("loss", "{:.1%}"))
+    gain: float = field(metadata=column("to default", "{:.2f}× ({:.2f}–{:.2f})", "low", "high"))
     low: float
     high: float
-    several: float
+    several: float = field(metadata=column("several", "{:.2f}×"))
 
 
 class Failed(Exception):

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.status import Status
-from rich.table import Table
 
 from paceline.cli.checks import ranks_here
 from paceline.cpu.budget import available
@@ -22,9 +21,12 @@ from paceline_bench.interleave import Effort, Interleaved, Work
 from paceline_bench.row import records, write_json
 from paceline_bench.run import BenchRequest, started
 from paceline_bench.session import SessionFailed
+from paceline_bench.table import columns, table
 from paceline_bench.waiting import measure
 from paceline_bench.waiting.measure import Row
 
+SHOWN = ("system", "path", "time_us", "cpu_us", "loss_percent", "loss_percent_q1", "wrong")
+"""The columns of the table of what waiting costs."""
 SIZES = (8, 1 << 20)
 """Bytes of the all_reduce among computing processes."""
 
@@ -58,7 +60,10 @@ def command(
     with ending(err) as complain, err.status("starting") as status:
         waits = _waits(chosen, rounds, timeout, complain, status)
         latencies, failed = _latencies(chosen, (ranks, computing, rounds), timeout, complain, status)
-    show(out, table(waits))
+    show(
+        out,
+        table(columns(Row, *SHOWN), waits),
+    )
     out.print(f"\nall_reduce on {ranks} ranks while {computing} processes compute:")
     show(out, report.table(latencies, root=0))
     if json_file is not None:
@@ -109,20 +114,3 @@ def _latencies(
             for session in busy:
                 session.stop(gently=False)
     return rows, interleaved.failed
-
-
-def table(rows: list[Row]) -> Table:
-    """Return a table with a row for each system."""
-    words, titles = ("system", "path"), ("wait(ms)", "cpu(us)", "loss", "quartiles", "#wrong")
-    result = report.columns(*words, *titles, left=words)
-    for row in rows:
-        result.add_row(
-            row.system,
-            row.path,
-            f"{row.time_us / 1e3:.1f}",
-            f"{row.cpu_us:.0f}",
-            f"{row.loss_percent:.1f} %",
-            f"{row.loss_percent_q1:.1f}–{row.loss_percent_q3:.1f} %",
-            report.wrong(row.wrong),
-        )
-    return result

@@ -11,6 +11,7 @@ from paceline_bench.interleave import Work, turns
 from paceline_bench.ranks import pattern
 from paceline_bench.session import Session
 from paceline_bench.systems import System
+from paceline_bench.table import column
 
 WAIT_SECONDS = 0.1
 """Seconds that the waiting rank waits."""
@@ -29,11 +30,13 @@ class Row(row.Row):
     value is a gain.
     """
 
+    time_us: float = field(metadata=column("wait(ms)", "{:.1f}", unit=1e3))
+    cpu_us: float = field(metadata=column("cpu(us)", "{:.0f}"))
     op: str
     algbw_gbps: float
     busbw_gbps: float
-    loss_percent: float
-    loss_percent_q1: float
+    loss_percent: float = field(metadata=column("loss", "{:.1f} %"))
+    loss_percent_q1: float = field(metadata=column("quartiles", "{:.1f}–{:.1f} %", "loss_percent_q3"))
     loss_percent_q3: float
 
 
