@@ -116,17 +116,24 @@ def test_the_table_and_the_json_say_the_same() -> None:
 def test_a_driver_that_is_there_is_found(tmp_path: Path) -> None:
     program = (
         "from paceline.cli.doctor.devices import devices\n"
-        "found = devices(None)\n"
+        "import os\n"
+        "from paceline.cli.doctor.finding import Environment\n"
+        "from paceline.settings.settings import Settings\n"
+        "found = devices(Environment(os.environ, Settings.from_environment()))\n"
         "print(found.value, found.reason, sep='|')"
     )
 
-    def devices(folder: Path) -> list[str]:
-        here = environment(LD_LIBRARY_PATH=str(folder))
+    def devices(folder: Path, **wish: str) -> list[str]:
+        here = environment(LD_LIBRARY_PATH=str(folder), **wish)
         done = subprocess.run([sys.executable, "-c", program], env=here, capture_output=True, text=True, timeout=150)
         assert done.returncode == 0, done.stderr
         return done.stdout.strip().split("|")
 
-    value, reason = devices(Path(__file__).parents[2] / "build" / "engine" / "double")
+    there = Path(__file__).parents[2] / "build" / "engine" / "double"
+    value, reason = devices(there)
+    assert value == "0: Paceline's stand-in for a device"
+    assert reason.startswith("NCCL serves CUDA tensors of torch") and "PACELINE_CUDA=engine" in reason
+    value, reason = devices(there, PACELINE_CUDA="engine")
     assert value == "0: Paceline's stand-in for a device"
     assert "ranks that share a device, or" in reason or "go through the host" in reason
     (tmp_path / "libcuda.so.1").write_text("no library")

@@ -19,17 +19,23 @@ STAND_IN = Path(__file__).parents[2] / "build" / "engine" / "double"
 )
 def test_all_collectives(ranks: int, asked: list[str], tmp_path: Path) -> None:
     assert (STAND_IN / "libcuda.so.1").exists()
-    env = {"LD_LIBRARY_PATH": str(STAND_IN)}
+    env = {"LD_LIBRARY_PATH": str(STAND_IN), "PACELINE_CUDA": "engine"}
     run(ranks, PROGRAMS / "on_device.py", *asked, output=tmp_path, env=env)
 
 
 @pytest.mark.parametrize("how", ["together", "early", "killed"])
 def test_programs_that_end_with_work_under_way(how: str, tmp_path: Path) -> None:
-    env = {"LD_LIBRARY_PATH": str(STAND_IN)}
+    env = {"LD_LIBRARY_PATH": str(STAND_IN), "PACELINE_CUDA": "engine"}
     with job(2, PROGRAMS / "leaving_device.py", how, output=tmp_path, env=env) as running:
         assert running.wait(200) == (128 + signal.SIGKILL if how == "killed" else 0), words(tmp_path)
         assert running.processes[0].returncode == 0, words(tmp_path)
     assert (tmp_path / "rank-0.out").read_text() == "done\n"
+
+
+@pytest.mark.parametrize("wish", ["nccl", None])
+def test_none_is_served_unless_somebody_asks_for_it(wish: str | None, tmp_path: Path) -> None:
+    env = {"LD_LIBRARY_PATH": str(STAND_IN), **({"PACELINE_CUDA": wish} if wish else {})}
+    run(2, PROGRAMS / "on_device.py", "unasked", output=tmp_path, env=env)
 
 
 def test_other_arrays_are_not_of_a_device() -> None:

@@ -11,6 +11,7 @@ from cuda_stand_in import Device
 from horovod_ranks import Ranks
 from torch import Tensor
 
+ENGINE = {"PACELINE_CUDA": "engine"}
 DTYPES = [torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
 SHAPES: list[tuple[int, ...]] = [(), (3, 4), (0,), (2500,), (60, 500), (300, 1000)]
 
@@ -52,7 +53,7 @@ def reduced(rank: int, size: int) -> None:
 
 
 def test_allreduce(ranks: Ranks) -> None:
-    ranks(reduced, 2, fresh=True)
+    ranks(reduced, 2, environment=ENGINE, fresh=True)
 
 
 def grouped(rank: int, size: int) -> None:
@@ -87,7 +88,7 @@ def grouped(rank: int, size: int) -> None:
 
 
 def test_groups_and_handles_in_any_order(ranks: Ranks) -> None:
-    ranks(grouped, 3, fresh=True)
+    ranks(grouped, 3, environment=ENGINE, fresh=True)
 
 
 def moved(rank: int, size: int) -> None:
@@ -118,7 +119,7 @@ def moved(rank: int, size: int) -> None:
 
 
 def test_broadcast_and_reducescatter(ranks: Ranks) -> None:
-    ranks(moved, 3, fresh=True)
+    ranks(moved, 3, environment=ENGINE, fresh=True)
 
 
 def gathered(rank: int, size: int) -> None:
@@ -154,7 +155,7 @@ def gathered(rank: int, size: int) -> None:
 
 
 def test_allgather_and_alltoall(ranks: Ranks) -> None:
-    ranks(gathered, 3, fresh=True)
+    ranks(gathered, 3, environment=ENGINE, fresh=True)
 
 
 def no_room(rank: int, size: int) -> str:
@@ -170,7 +171,7 @@ def no_room(rank: int, size: int) -> str:
 
 
 def test_an_outcome_that_a_rank_has_no_memory_for(ranks: Ranks) -> None:
-    for said in ranks(no_room, 2, fresh=True):
+    for said in ranks(no_room, 2, environment=ENGINE, fresh=True):
         assert "failed: rank 1" in said
         assert said.endswith(
             'for the outcome of all_gather "allgather.rows" float32[*] on a device: CUDA out of memory'
@@ -193,7 +194,7 @@ def in_sets(rank: int, size: int) -> None:
 
 
 def test_process_sets(ranks: Ranks) -> None:
-    ranks(in_sets, 3, fresh=True)
+    ranks(in_sets, 3, environment=ENGINE, fresh=True)
 
 
 def refused(rank: int, size: int) -> list[str]:
@@ -223,7 +224,7 @@ def refused(rank: int, size: int) -> list[str]:
 
 
 def test_what_cannot_be_is_said_on_all_ranks(ranks: Ranks) -> None:
-    first, second = ranks(refused, 2, fresh=True)
+    first, second = ranks(refused, 2, environment=ENGINE, fresh=True)
     for said in (first[0], second[0]):
         assert "rank 0 gave all_reduce float32 3000 AVG on a device; rank 1 gave all_reduce float32 3000 AVG" in said
     assert "is a broadcast float32 3000 root 0 on a device, which rank 1 cannot take part in" in first[1]
@@ -283,7 +284,7 @@ def encoded(rank: int, size: int) -> None:
 
 
 def test_codecs_between_machines(ranks: Ranks) -> None:
-    ranks(encoded, 3, machines="010", environment={"PACELINE_COMPRESS": "lossless"}, fresh=True)
+    ranks(encoded, 3, machines="010", environment={**ENGINE, "PACELINE_COMPRESS": "lossless"}, fresh=True)
 
 
 def through_the_host(rank: int, size: int) -> bool:
@@ -294,7 +295,8 @@ def through_the_host(rank: int, size: int) -> bool:
 
 
 def test_who_serves_them(ranks: Ranks) -> None:
+    assert ranks(through_the_host, 2, fresh=True) == [False] * 2
     for wish, stays in (("auto", True), ("engine", True), ("nccl", False)):
         assert ranks(through_the_host, 2, environment={"PACELINE_CUDA": wish}, fresh=True) == [stays] * 2
-    graph = {"PACELINE_POLICY": "graph"}
+    graph = {**ENGINE, "PACELINE_POLICY": "graph"}
     assert ranks(through_the_host, 2, environment=graph, fresh=True) == [False] * 2

@@ -109,6 +109,13 @@ if "apart" in sys.argv[1:]:
 if "pairs" in sys.argv[1:]:
     os.environ["PACELINE_MACHINE"] = str(int(os.environ["RANK"]) // 2)
 with paceline.init() as group:
+    if "unasked" in sys.argv[1:]:
+        array = Array(np.ones(3, np.float32))
+        for call in (lambda: group.all_reduce(array), lambda: group.broadcast(array, 1)):
+            refused(ValueError, "arrays of a CUDA device need PACELINE_CUDA=engine on all ranks", call)
+        group.all_reduce(here := np.ones(3, np.float32))
+        assert here.tolist() == [group.size] * 3
+        sys.exit()
     if "kernels" in sys.argv[1:]:
         group.runtime.devices = _engine.Devices(b"any image will do for the stand-in", (8 << 10, 512 << 10))
     ranks = np.arange(group.size)

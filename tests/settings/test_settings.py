@@ -306,7 +306,7 @@ def test_wishes() -> None:
     assert read({}).compress == read({"PACELINE_COMPRESS": "off"}).compress == "none"
     assert read({"PACELINE_COMPRESS": "auto"}).compress == "auto"
     assert found.interop_threads == 3
-    assert found.cuda == "engine" and read({}).cuda == "auto"
+    assert found.cuda == "engine" and read({}).cuda == "nccl"
     assert found.cores == Wish("adaptive") and read({}).cores == OFF
     assert (found.start_timeout, found.policy, found.fusion_bytes, found.cycle_seconds) == (30.0, "cycle", 0, 0.0025)
     assert (found.cache_capacity, found.timeline) == (0, "timeline.json")

@@ -16,7 +16,7 @@ from paceline.calibration.torch import CONTEST_SIZES
 from paceline.torch.contest import Verdict
 from paceline.torch.work import CompletedWork
 
-ENGINE = {"PACELINE_CUDA": "engine"}
+ENGINE, AUTO = {"PACELINE_CUDA": "engine"}, {"PACELINE_CUDA": "auto"}
 
 
 def reduced(rank: int, size: int) -> list[str]:
@@ -233,7 +233,7 @@ def timed(rank: int, size: int) -> tuple[object, set[tuple[str, int]]]:
 
 def test_the_faster_one_serves_a_size(ranks: Ranks) -> None:
     """Times say nothing here: whatever comes out is the same on all ranks, and sums are right."""
-    (verdict, calls), *others = ranks(timed, 2, fresh=True)
+    (verdict, calls), *others = ranks(timed, 2, environment=AUTO, fresh=True)
     assert all(one == (verdict, calls) for one in others)
     assert calls == {("allreduce", size) for size in CONTEST_SIZES[:3] if not verdict.for_challenger(size)}
 
@@ -260,7 +260,7 @@ def divided(rank: int, size: int, wins: tuple[bool, ...]) -> list[tuple[str, int
 @pytest.mark.parametrize("wins", [(True, False, True, False), (True, True, True, True)])
 def test_nccl_keeps_what_it_does_faster_and_what_it_alone_can(ranks: Ranks, wins: tuple[bool, ...]) -> None:
     kept = [("allreduce", size) for size, won in zip(CONTEST_SIZES[:3], wins, strict=False) if not won]
-    for calls in ranks(divided, 2, wins=wins, fresh=True):
+    for calls in ranks(divided, 2, environment=AUTO, wins=wins, fresh=True):
         assert calls == [*kept, ("alltoall_base", 8), ("send", 8), ("allreduce", 20)]
 
 
@@ -277,7 +277,7 @@ def shared(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:
 
 
 def test_ranks_that_share_a_device_need_no_nccl(ranks: Ranks) -> None:
-    for reason, calls in ranks(shared, 2, fresh=True):
+    for reason, calls in ranks(shared, 2, environment=AUTO, fresh=True):
         assert "ranks share a device" in reason and not calls
 
 
@@ -295,7 +295,7 @@ def broken(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:
 
 
 def test_a_device_that_the_engine_cannot_work_on_is_left_to_nccl(ranks: Ranks) -> None:
-    for reason, calls in ranks(broken, 2, fresh=True):
+    for reason, calls in ranks(broken, 2, environment=AUTO, fresh=True):
         assert "rank 1 (" in reason and "cannot work on its device: cuMemHostRegister failed" in reason
         assert calls == [("allreduce", 12)]
 
@@ -313,19 +313,18 @@ def crowded(rank: int, size: int) -> tuple[str, list[tuple[str, int]]]:
 
 
 def test_nccl_keeps_all_if_a_rank_has_no_room_to_time_both(ranks: Ranks) -> None:
-    for reason, calls in ranks(crowded, 2, fresh=True):
+    for reason, calls in ranks(crowded, 2, environment=AUTO, fresh=True):
         assert reason == "a rank's device has no room for 16 MiB, to time both"
         assert calls == [("allreduce", 12)]
 
 
-def chosen(rank: int, size: int) -> None:
+def chosen(rank: int, size: int, wish: str) -> None:
     from torch.distributed.distributed_c10d import _get_default_group
 
     from paceline.torch import accelerator
 
     seam: Any = accelerator
     group: Any = _get_default_group()
-    wish = group._home.settings.cuda
     for nccl in (True, False):
         seam.dist.is_nccl_available = lambda nccl=nccl: nccl
         settled = {"engine": False, "nccl": True, "auto": None if nccl else False}[wish]
@@ -333,6 +332,6 @@ def chosen(rank: int, size: int) -> None:
         assert group._settled(torch.device("xpu", 0)) is True
 
 
-@pytest.mark.parametrize("wish", ["engine", "nccl", "auto"])
-def test_who_serves_cuda_tensors(ranks: Ranks, wish: str) -> None:
-    ranks(chosen, 1, environment={"PACELINE_CUDA": wish}, fresh=True)
+@pytest.mark.parametrize("wish", ["engine", "nccl", "auto", None])
+def test_who_serves_cuda_tensors(ranks: Ranks, wish: str | None) -> None:
+    ranks(chosen, 1, environment={"PACELINE_CUDA": wish} if wish else None, fresh=True, wish=wish or "nccl")

@@ -72,10 +72,26 @@ class Runtime:
         self._monitor: Monitor | None = None
         self._in_flight = InFlight()
         self._closed = False
-        self.devices = _engine.Devices()
-        """The CUDA devices of this process; the driver is opened when they are first asked for."""
+        self._devices = _engine.Devices()
         self.annotations = Annotations(self._engine.exposed_ns)
         """The facts that others see of this process beside what the engine knows."""
+
+    @property
+    def devices(self) -> _engine.Devices:
+        """The CUDA devices of this process; the driver is opened when they are first asked for.
+
+        Raises ValueError where PACELINE_CUDA leaves devices to NCCL.
+        """
+        if self.settings.cuda == "nccl":
+            raise ValueError(
+                "arrays of a CUDA device need PACELINE_CUDA=engine on all ranks, which is not the default: Paceline's "
+                "own path on devices has not run on a GPU yet"
+            )
+        return self._devices
+
+    @devices.setter
+    def devices(self, found: _engine.Devices) -> None:
+        self._devices = found
 
     def group(
         self,
@@ -199,7 +215,7 @@ class Runtime:
             each.callback(self._recorder.dump)
             each.callback(self._memory.release)
             each.callback(self._engine.close)
-            each.callback(self.devices.close)
+            each.callback(self._devices.close)
             if self._outlets is not None:
                 each.callback(self._outlets.close)
             if self._monitor is not None:

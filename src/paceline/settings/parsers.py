@@ -221,7 +221,7 @@ def policy(text: str) -> str:
 
 
 def cuda(text: str) -> str:
-    """Return who serves CUDA tensors of torch."""
-    if text in ("auto", "engine", "nccl"):
+    """Return who serves memory of CUDA devices."""
+    if text in ("nccl", "engine", "auto"):
         return text
-    raise ValueError("should be auto, engine or nccl")
+    raise ValueError("should be nccl, engine or auto")

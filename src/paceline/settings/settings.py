@@ -89,10 +89,11 @@ class Settings:
     """PACELINE_COMPRESS: how sums and means of float32 are encoded between machines, the same on all ranks: `off`,
     `auto` (as `bf16` where that saves time), `bf16`, `fp16`, `three_in_one`, `int8`, `int4`, `lossless`. Default:
     `off`."""
-    cuda: str = "auto"
-    """PACELINE_CUDA: who serves CUDA tensors of torch: `engine`, `nccl`, or `auto`: the engine without NCCL and where
-    ranks share a device, else NCCL, but for sizes at which ranks time the engine to be faster. Calls of Horovod's API,
-    which has no NCCL here, go through the host with `nccl`, else on the device. Default: `auto`."""
+    cuda: str = "nccl"
+    """PACELINE_CUDA: who serves memory of CUDA devices. `nccl`: NCCL, for tensors of torch; those of Horovod's calls go
+    through the host, and arrays of a group are refused. `engine`: Paceline itself, which has not run on a GPU yet.
+    `auto`: as `engine`, but NCCL keeps tensors of torch if it is there, no ranks share a device, and ranks do not time
+    Paceline to be faster. Default: `nccl`."""
     cores: Wish = OFF
     """PACELINE_CORES: how this rank's CPUs are divided: `static`, `adaptive`, `off`, or `engine=0,input=1,compute=2-7`.
     Default: `off`."""
@@ -200,7 +201,7 @@ class Settings:
             topology=env.get("PACELINE_TOPOLOGY") or None,
             algorithm=value_of(parsers.algorithm, "PACELINE_ALGORITHM"),
             compress=value_of(parsers.codec, "PACELINE_COMPRESS") or "none",
-            cuda=value_of(parsers.cuda, "PACELINE_CUDA") or "auto",
+            cuda=value_of(parsers.cuda, "PACELINE_CUDA") or "nccl",
             cores=value_of(parse, "PACELINE_CORES") or OFF,
             interop_threads=value_of(parsers.threads, "PACELINE_INTEROP_THREADS"),
             thread_count=env.get("OMP_NUM_THREADS") or None,

@@ -1,6 +1,7 @@
-"""The server of CUDA tensors: the engine, or an inner NCCL group, which is made when the first one comes.
+"""The server of CUDA tensors: an inner NCCL group, which is made when the first one comes, or the engine.
 
-Where both can, ranks time both in the first collective of CUDA tensors, and keep NCCL where it is not clearly slower.
+With PACELINE_CUDA=auto ranks time both in the first collective of CUDA tensors, and keep NCCL where it is not clearly
+slower.
 """
 
 from __future__ import annotations
@@ -157,7 +158,10 @@ def _plain(tensor: Tensor) -> bool:
 
 def _nccl_group(store: dist.Store, rank: int, size: int, timeout: float) -> dist.ProcessGroup:
     if not dist.is_nccl_available():
-        raise RuntimeError("paceline hands CUDA tensors to NCCL, which this build of torch lacks")
+        raise RuntimeError(
+            "paceline hands CUDA tensors to NCCL, which this build of torch lacks; with PACELINE_CUDA=engine on all "
+            "ranks it serves them itself, which has not run on a GPU yet"
+        )
     options = dist.ProcessGroupNCCL.Options()
     options._timeout = timedelta(seconds=timeout)
     nccl_store = dist.PrefixStore("cuda/", store)
