@@ -24,6 +24,19 @@ Synchronise::Wait wait_of(const std::string& name) {
   throw Failure(ErrorKind::invalid, "no such wait: " + name + "; there are spin and yield");
 }
 
+// The fields of the model's structs, in their order.
+using GradientFields = std::tuple<std::string, std::uint64_t, double>;
+using OptionFields = std::tuple<std::uint64_t, double, std::string>;
+using ComputeFields = std::tuple<double, std::vector<double>, std::vector<double>, double, double>;
+using CoreFields = std::tuple<int, int, double, bool>;
+using ThreadFields = std::tuple<double, double, double, double, double>;
+using TransferFields = std::tuple<double, double, std::vector<std::pair<double, double>>>;
+
+template <typename Struct, typename... Fields>
+Struct made_of(const std::tuple<Fields...>& fields) {
+  return std::apply([](const auto&... each) { return Struct{each...}; }, fields);
+}
+
 nb::dict figures_of(const StepFigures& figures) {
   nb::dict found;
   for (const auto& [name, seconds] : {std::pair{"seconds", figures.seconds},
@@ -46,48 +59,31 @@ nb::dict figures_of(const StepFigures& figures) {
 }  // namespace
 
 void bind_simulate(nb::module_& m) {
-  nb::class_<JobModel>(m, "JobModel")
-      .def(nb::init<>())
-      .def_rw("machine_of", &JobModel::machine_of)
-      .def_rw("policy", &JobModel::policy)
-      .def_rw("order", &JobModel::order)
-      .def_rw("awaits", &JobModel::awaits)
-      .def_rw("seed", &JobModel::seed)
-      .def("add_gradient", [](JobModel& self, const std::string& name, std::uint64_t elements,
-                              double ready) { self.gradients.push_back({name, elements, ready}); })
-      .def(
-          "set_options",
-          [](JobModel& self, std::uint64_t fusion_bytes, double cycle_seconds, const std::string& wait) {
-            self.options.fusion_bytes = fusion_bytes;
-            self.options.cycle_seconds = cycle_seconds;
-            self.options.wait = wait_of(wait);
-          },
-          "fusion_bytes"_a, "cycle_seconds"_a, "wait"_a)
-      .def(
-          "set_compute",
-          [](JobModel& self, double seconds, std::vector<double> samples, std::vector<double> later, double delay,
-             double after) { self.compute = {seconds, std::move(samples), std::move(later), delay, after}; },
-          "seconds"_a, "samples"_a, "later"_a, "delay"_a, "after"_a)
-      .def(
-          "set_cores",
-          [](JobModel& self, int cpus, int threads, double seconds, bool divided) {
-            self.cores = {cpus, threads, seconds, divided};
-          },
-          "cpus"_a, "threads"_a, "seconds"_a, "divided"_a)
-      .def(
-          "set_thread",
-          [](JobModel& self, double wake, double oversleeps, double oversleep, double ring, double message) {
-            self.thread = {wake, oversleeps, oversleep, ring, message};
-          },
-          "wake"_a, "oversleeps"_a, "oversleep"_a, "ring"_a, "message"_a)
-      .def(
-          "set_transfer",
-          [](JobModel& self, double synchronise, double latency, std::vector<std::pair<double, double>> all_reduce) {
-            self.transfer = {synchronise, latency, std::move(all_reduce)};
-          },
-          "synchronise"_a, "latency"_a, "all_reduce"_a);
   nb::class_<Job>(m, "Job")
-      .def(nb::init<JobModel>(), "model"_a)
+      .def(
+          "__init__",
+          [](Job* self, std::vector<int> machine_of, std::string policy, std::vector<std::vector<std::string>> order,
+             bool awaits, std::uint64_t seed, const std::vector<GradientFields>& gradients, const OptionFields& options,
+             const ComputeFields& compute, const CoreFields& cores, const ThreadFields& thread,
+             const TransferFields& transfer) {
+            JobModel model;
+            model.machine_of = std::move(machine_of);
+            model.policy = std::move(policy);
+            model.order = std::move(order);
+            model.awaits = awaits;
+            model.seed = seed;
+            for (const auto& gradient : gradients) model.gradients.push_back(made_of<Gradient>(gradient));
+            std::string wait;
+            std::tie(model.options.fusion_bytes, model.options.cycle_seconds, wait) = options;
+            model.options.wait = wait_of(wait);
+            model.compute = made_of<Compute>(compute);
+            model.cores = made_of<Cores>(cores);
+            model.thread = made_of<Thread>(thread);
+            model.transfer = made_of<Transfer>(transfer);
+            new (self) Job(std::move(model));
+          },
+          "machine_of"_a, "policy"_a, "order"_a, "awaits"_a, "seed"_a, "gradients"_a, "options"_a, "compute"_a,
+          "cores"_a, "thread"_a, "transfer"_a)
       .def("timeline",
            [](const Job& self) {
              std::vector<std::tuple<double, double, double, std::uint64_t, std::uint64_t>> batches;

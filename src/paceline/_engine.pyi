@@ -31,6 +31,7 @@ NOTIFY: int
 Event = tuple[int, int, int, str, str, str, int, str, str, int, int, int, str]
 Wait = tuple[int, float, float, int, str, list[tuple[str, str, str, float]]]
 WireReduce = tuple[int, int, int, int, Sequence[int], int]
+Spans = Sequence[tuple[int, int]]  # address and elements of a block for every rank
 PlanEntry = tuple[int, str, bool, int, int, Sequence[Sequence[WireReduce]]]
 
 class CommunicationError(RuntimeError):
@@ -119,8 +120,8 @@ class CollectiveCall:
         root: int = -1,
         codec: int = -1,
         residual: int = 0,
-        sends: Sequence[tuple[int, int]] = ...,
-        receives: Sequence[tuple[int, int]] = ...,
+        sends: Spans = ...,
+        receives: Spans = ...,
         peer: int = -1,
         tag: int = 0,
     ) -> None: ...
@@ -511,39 +512,28 @@ def run_programs(
     one node after the other. Raises ValueError for a tree or a plan that makes no sense.
     """
 
-class JobModel:
-    """What is known of a simulated training job; all times are seconds. See `paceline.simulate.Job`."""
-
-    machine_of: list[int]
-    policy: str
-    order: list[list[str]]
-    awaits: bool
-    seed: int
-    def __init__(self) -> None: ...
-    def add_gradient(self, name: str, elements: int, ready: float) -> None: ...
-    def set_options(self, fusion_bytes: int, cycle_seconds: float, wait: str) -> None:
-        """wait: spin or yield. Raises ValueError for another one."""
-    def set_compute(
-        self, seconds: float, samples: Sequence[float], later: Sequence[float], delay: float, after: float
-    ) -> None: ...
-    def set_cores(self, cpus: int, threads: int, seconds: float, divided: bool) -> None: ...
-    def set_thread(
-        self,
-        wake: float,
-        oversleeps: float,
-        oversleep: float,
-        ring: float,
-        message: float,
-    ) -> None: ...
-    def set_transfer(self, synchronise: float, latency: float, all_reduce: Sequence[tuple[float, float]]) -> None: ...
-
 class Job:
     """A training job in virtual time."""
 
     events: int
     """The number of events that have happened."""
-    def __init__(self, model: JobModel) -> None:
-        """Raises ValueError for a model that makes no sense."""
+    def __init__(
+        self,
+        machine_of: Sequence[int],
+        policy: str,
+        order: Sequence[Sequence[str]],
+        awaits: bool,
+        seed: int,
+        gradients: Sequence[tuple[str, int, float]],
+        options: tuple[int, float, str],
+        compute: tuple[float, Sequence[float], Sequence[float], float, float],
+        cores: tuple[int, int, float, bool],
+        thread: tuple[float, float, float, float, float],
+        transfer: tuple[float, float, Sequence[tuple[float, float]]],
+    ) -> None:
+        """See `paceline.simulate.Job`. options: fusion bytes, seconds of a cycle, and `spin` or `yield`.
+
+        Raises ValueError for a job that makes no sense."""
     def step(self) -> dict[str, float]:
         """Simulate the next step of all ranks, and return its figures: see `paceline.simulate.Step`."""
     def timeline(self) -> tuple[float, list[float], list[tuple[float, float, float, int, int]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 
 import numpy as np
 
@@ -222,25 +222,19 @@ def moments(job: Job, step: int, seed: int = 0) -> Moments:
 
 
 def _running(job: Job, seed: int) -> _engine.Job:
-    made = _engine.JobModel()
-    made.machine_of = list(job.machine_of)
-    made.policy, made.awaits, made.seed = job.policy, job.awaits, seed
-    made.order = [list(buffer) for buffer in job.order]
-    for gradient in job.gradients:
-        made.add_gradient(gradient.name, gradient.elements, gradient.ready)
-    made.set_options(job.fusion_bytes, job.cycle_seconds, job.waits)
-    compute, cores, thread, transfer = job.compute, job.cores, job.thread, job.transfer
-    made.set_compute(compute.seconds, compute.samples, compute.later, compute.delay, compute.after)
-    made.set_cores(cores.cpus, cores.threads, cores.seconds, cores.divided)
-    made.set_thread(
-        wake=thread.wake,
-        oversleeps=thread.oversleeps,
-        oversleep=thread.oversleep,
-        ring=thread.ring,
-        message=thread.message,
+    return _engine.Job(
+        machine_of=job.machine_of,
+        policy=job.policy,
+        order=job.order,
+        awaits=job.awaits,
+        seed=seed,
+        gradients=[astuple(each) for each in job.gradients],
+        options=(job.fusion_bytes, job.cycle_seconds, job.waits),
+        compute=astuple(job.compute),
+        cores=astuple(job.cores),
+        thread=astuple(job.thread),
+        transfer=(job.transfer.synchronise, job.transfer.latency, job.transfer.all_reduce),
     )
-    made.set_transfer(transfer.synchronise, transfer.latency, transfer.all_reduce)
-    return _engine.Job(made)
 
 
 def mean(several: Sequence[Step]) -> Step:
