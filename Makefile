@@ -38,6 +38,8 @@ SUITE_PART := python tests/torch_suite/run.py --select representative
 
 # Tests of one process each, which do not mind what else runs: `make check` has them.
 ONE_PROCESS := $(addprefix tests/,cpu formats order plan settings topology)
+# To look for them in all files would take longer than the tests. Those in tests/frameworks have environments of their own.
+WITH_SMOKE = $(shell grep -rl 'mark\.smoke' tests --include='test_*.py' --exclude-dir=frameworks)
 
 # The folders in which tests are marked `long`, and what those of each cover: `make verify` runs them once any of it has
 # changed, or where no history tells.
@@ -65,7 +67,8 @@ demo: $(VENV)/engine.stamp ## train on four ranks with Paceline, and the same wi
 	$(BIN)/paceline demo
 
 check: $(VENV)/test.stamp $(VENV)/engine.stamp ## lint, types and fast tests, with one test of every kind of job; minutes
-	$(WITH_TOOLS) scripts/together 'make lint' '$(PYTEST) $(ONE_PROCESS) $(ARGS)' '$(PYTEST) -m smoke $(ARGS)'
+	$(WITH_TOOLS) scripts/together 'make lint' '$(PYTEST) $(ONE_PROCESS) $(ARGS)' \
+	    '$(PYTEST) -m smoke $(WITH_SMOKE) $(ARGS)'
 
 test: system $(VENV)/test.stamp $(VENV)/engine.stamp ## does it work here? every test of behaviour, C++ and Python
 	@$(WITH_TOOLS) python scripts/test_run.py $(ARGS)
@@ -87,11 +90,10 @@ test-long: $(VENV)/test.stamp $(VENV)/engine.stamp ## what takes long and covers
 long-covers:
 	@echo $(foreach folder,$(LONG_FOLDERS),tests/$(folder) $(COVERED_BY_$(folder)))
 
-lint: $(VENV)/test.stamp build/tidy.stamp ## formatting, style, types
+lint: $(VENV)/test.stamp build/tidy.stamp build/format.stamp ## formatting, style, types
 	$(BIN)/ruff check $(PYTHON_FILES)
 	$(BIN)/ruff format --check --quiet $(PYTHON_FILES)
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run -Werror $(CPP_FILES)
 
 cpp-test: $(VENV)/test.stamp $(VENV)/engine.stamp ## C++ tests of the engine
 	$(WITH_TOOLS) scripts/cpp-tests plain
@@ -220,6 +222,10 @@ $(VENV)/engine.stamp: $(ENGINE_SOURCES) $(VENV)/demo.stamp
 	    $(BIN)/python -m pip install --verbose --disable-pip-version-check \
 	    --no-build-isolation --no-deps --config-settings=cmake.define.PACELINE_TEST_LIBRARIES=ON --editable .
 	@touch $@
+
+build/format.stamp: $(CPP_FILES) .clang-format requirements/test.lock | $(VENV)/test.stamp
+	$(BIN)/clang-format --dry-run -Werror $(if $(filter-out $(CPP_FILES),$?),$(CPP_FILES),$?)
+	@mkdir -p build && touch $@
 
 # clang-tidy on what changed; on everything once a header did.
 build/tidy.stamp: $(TIDY_FILES) $(HEADERS) $(TIDY_SETTINGS) | $(VENV)/test.stamp
