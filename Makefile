@@ -30,7 +30,7 @@ ENGINE_SOURCES := CMakeLists.txt pyproject.toml $(shell find engine -path engine
 CPP_FILES := $(shell find engine bench/native -name '*.cpp' -o -name '*.hpp' -o -name '*.cu')
 HEADERS := $(filter %.hpp,$(CPP_FILES))
 TIDY_FILES := $(filter-out engine/python/% engine/tests/%,$(filter %.cpp,$(CPP_FILES)))
-TIDY_SETTINGS := CMakeLists.txt bench/CMakeLists.txt .clang-tidy requirements/test.lock
+TIDY_SETTINGS := CMakeLists.txt bench/CMakeLists.txt .clang-tidy requirements/test.lock scripts/tidy.py
 PYTHON_FILES := src bench tests scripts studies examples
 
 PYTEST := python -m pytest
@@ -227,9 +227,7 @@ build/format.stamp: $(CPP_FILES) .clang-format requirements/test.lock | $(VENV)/
 	$(BIN)/clang-format --dry-run -Werror $(if $(filter-out $(CPP_FILES),$?),$(CPP_FILES),$?)
 	@mkdir -p build && touch $@
 
-# clang-tidy on what changed; on everything once a header did.
 build/tidy.stamp: $(TIDY_FILES) $(HEADERS) $(TIDY_SETTINGS) | $(VENV)/test.stamp
 	@$(WITH_TOOLS) cmake -S . -B build/tidy -G Ninja --log-level=WARNING -DPACELINE_PYTHON=OFF >/dev/null
-	printf '%s\n' $(if $(filter-out %.cpp,$?),$(TIDY_FILES),$?) | \
-	    xargs -P $(JOBS) -n 1 $(BIN)/clang-tidy -p build/tidy --quiet
+	@$(BIN)/python scripts/tidy.py --jobs $(JOBS) $(TIDY_FILES)
 	@touch $@
