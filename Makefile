@@ -193,7 +193,7 @@ $(VENV)/demo.stamp: requirements/demo.lock requirements/cuda.lock
 	@touch $@
 
 $(VENV)/test.stamp: requirements/test.lock $(VENV)/demo.stamp $(addprefix bench/,pyproject.toml CMakeLists.txt native/instruments.cpp) \
-    $(addprefix engine/,kernel/types.hpp kernel/reduce.hpp codec/codec.hpp)
+    $(addprefix engine/,types/elements.hpp types/codecs.hpp kernel/reduce.hpp codec/codec.hpp)
 	@PYTHON="$(PYTHON)" scripts/bootstrap $(VENV) $<
 	@$(WITH_TOOLS) $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable ./bench
 	@touch $@

@@ -44,11 +44,11 @@ class Group:
     float32, float64, int8, uint8, int32, int64 or bool, of any shape; non-contiguous ones are copied in and out.
     With `async_op=True` a collective returns an `Operation` at once, otherwise it returns None when it is over.
 
-    Arrays of a collective may lie in the memory of a CUDA device on all ranks, if they are contiguous (CuPy's, CUDA
-    tensors); messages take those of the host alone. The call then waits for nobody. The work comes after what the
-    stream has to do that `__cuda_array_interface__` names, else the default one, and before what that stream is given
-    next, or after `wait` with `async_op=True`. A failure that is not known yet is raised by `wait` or by the next
-    collective. A residual lies where its array does.
+    With PACELINE_CUDA=engine, arrays of a collective may lie in the memory of a CUDA device on all ranks, if they are
+    contiguous (CuPy's, CUDA tensors); messages take those of the host alone. The call then waits for nobody. The work
+    comes after what the stream has to do that `__cuda_array_interface__` names, else the default one, and before what
+    that stream is given next, or after `wait` with `async_op=True`. A failure that is not known yet is raised by `wait`
+    or by the next collective. A residual lies where its array does.
 
     Every collective raises TypeError or ValueError for arguments that make no sense, before it starts anything, and
     PeerLost, Mismatch, Timeout or Aborted as it fails; see `paceline.errors`. In a forked child it raises
