@@ -1,6 +1,6 @@
 """Paceline's version, and those of torch that it is tested with; here even where nothing is installed."""
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 """Ranks with different ones refuse each other."""
 
 OLDEST_TORCH, NEWEST_TORCH = (2, 11), (2, 15)
