@@ -64,7 +64,7 @@ class FakeEngine:
     """Owns what it is given, like the real one."""
 
     spin_us: float = 0.0
-    home: int = -1
+    preferred_cpu: int = -1
     peers: list[Peer] = field(default_factory=list)
     groups: list[tuple[Any, ...]] = field(default_factory=list)
     failed: dict[int, Failing] = field(default_factory=dict)
@@ -148,8 +148,8 @@ class FakeModule(FakeNative):
     def Arena(self) -> FakeArena:
         return FakeArena()
 
-    def Engine(self, arena: FakeArena, spin_us: float, description: str, home: int) -> FakeEngine:
-        self.engines.append(FakeEngine(spin_us, home))
+    def Engine(self, arena: FakeArena, spin_us: float, description: str, preferred_cpu: int) -> FakeEngine:
+        self.engines.append(FakeEngine(spin_us, preferred_cpu))
         return self.engines[-1]
 
 

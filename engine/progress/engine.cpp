@@ -26,12 +26,12 @@ Failure failure_of(const Operation& operation) {
 }  // namespace
 
 Engine::Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
-               std::function<bool()> interrupted, int home)
+               std::function<bool()> interrupted, int preferred_cpu)
     : arena_(std::move(arena)),
       description_(std::move(description)),
       workspace_(kWorkspace),
       waiting_(lock_, sleepers_, parking_, loop_, operations_, guests_, failures_, spin, description_,
-               std::move(interrupted), home) {
+               std::move(interrupted), preferred_cpu) {
   track_for_fork(this);
 }
 

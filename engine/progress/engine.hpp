@@ -57,9 +57,9 @@ class Engine final : private LoopHost {
   // `spin` is how long a waiting caller spins. `description` is what peers call this process, for example
   // "rank 2 (host, pid)". A caller that waits long calls `interrupted` now and then, if it is given, without the lock:
   // if it returns true (the user pressed Ctrl-C), the caller gives up and its group is aborted. Peers on this machine
-  // see `arena`. For `home` see Placement.
+  // see `arena`. For `preferred_cpu` see Placement.
   Engine(std::shared_ptr<Arena> arena, std::chrono::nanoseconds spin, std::string description,
-         std::function<bool()> interrupted = {}, int home = -1);
+         std::function<bool()> interrupted = {}, int preferred_cpu = -1);
   ~Engine() override;
 
   int add_tcp_peer(Descriptor socket, std::string description);

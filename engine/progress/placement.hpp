@@ -14,9 +14,9 @@ namespace paceline {
 
 class Placement {
  public:
-  // `home` is the preferred CPU of this rank: if the ranks under this kernel outnumber the CPUs, each has been assigned
-  // one. If it is negative, any CPU will do that the other ranks leave free.
-  explicit Placement(int home) : home_(home < CPU_SETSIZE ? home : -1) {}
+  // `preferred_cpu` is the preferred CPU of this rank: if the ranks under this kernel outnumber the CPUs, each has been
+  // assigned one. If it is negative, any CPU will do that the other ranks leave free.
+  explicit Placement(int preferred_cpu) : preferred_cpu_(preferred_cpu < CPU_SETSIZE ? preferred_cpu : -1) {}
 
   // A caller that waits in `operation` calls this at each look; it looks about now and then. If the caller is away from
   // its preferred CPU, or is the last of the ranks that crowd a CPU, and has seen that twice, it moves, at most once in
@@ -25,11 +25,11 @@ class Placement {
     if (++looks_ % calibration::kLooksPerPlacement != 0) return;
     const int here = ::sched_getcpu();
     cpu_set_t allowed;
-    if (here < 0 || here == home_ || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+    if (here < 0 || here == preferred_cpu_ || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
       misplaced_ = false;
       return;
     }
-    const bool before = std::exchange(misplaced_, home_ >= 0 || operation.crowded(allowed));
+    const bool before = std::exchange(misplaced_, preferred_cpu_ >= 0 || operation.crowded(allowed));
     if (!before || !misplaced_) return;
     const auto now = Clock::now();
     if (now < next_) return;
@@ -41,9 +41,9 @@ class Placement {
  private:
   void move(int here, const cpu_set_t& allowed) const {
     cpu_set_t to = allowed;
-    if (home_ >= 0) {
+    if (preferred_cpu_ >= 0) {
       CPU_ZERO(&to);
-      CPU_SET(static_cast<std::size_t>(home_), &to);
+      CPU_SET(static_cast<std::size_t>(preferred_cpu_), &to);
       CPU_AND(&to, &to, &allowed);
     } else {
       CPU_CLR(static_cast<std::size_t>(here), &to);
@@ -52,7 +52,7 @@ class Placement {
     if (::sched_setaffinity(0, sizeof to, &to) == 0) ::sched_setaffinity(0, sizeof allowed, &allowed);
   }
 
-  const int home_;
+  const int preferred_cpu_;
   unsigned looks_ = 0;
   bool misplaced_ = false;
   Clock::time_point next_;

@@ -54,7 +54,7 @@ class Waiting::Foreground {
 
 Waiting::Waiting(EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop, ActiveOperations& operations,
                  Guests& guests, Failures& failures, std::chrono::nanoseconds spin, const std::string& description,
-                 std::function<bool()> interrupted, int home)
+                 std::function<bool()> interrupted, int preferred_cpu)
     : contention_(contention),
       sleepers_(sleepers),
       parking_(parking),
@@ -67,7 +67,7 @@ Waiting::Waiting(EngineLock& contention, Sleepers& sleepers, Parking& parking, L
       caller_budget_{.spin = spin, .yield = calibration::kYield, .longest = calibration::kLongestYield},
       bulk_budget_{.spin = spin, .yield = calibration::kYield},
       server_budget_{.yield = calibration::kYield},
-      placement_(home) {}
+      placement_(preferred_cpu) {}
 
 bool Waiting::finish_quickly(Operation& operation) {
   Backoff backoff(caller_budget_);

@@ -21,7 +21,7 @@ class Waiting {
   // For the other arguments see Engine.
   Waiting(EngineLock& contention, Sleepers& sleepers, Parking& parking, Loop& loop, ActiveOperations& operations,
           Guests& guests, Failures& failures, std::chrono::nanoseconds spin, const std::string& description,
-          std::function<bool()> interrupted, int home);
+          std::function<bool()> interrupted, int preferred_cpu);
 
   // Finishes an operation as most calls on one machine go: nothing else is under way, and the other ranks are about to
   // arrive. Returns false if it takes longer, or goes wrong. The operation needs no network.

@@ -211,8 +211,8 @@ void bind_coordinator(nb::module_& m) {
            })
       .def("counters", &counters)
       .def("records", &records, "after"_a = 0)
-      .def("sayings", [](PyCoordinator& self) { return self.coordinator->warnings(); })
-      .def_prop_ro("sayings_id", [](PyCoordinator& self) { return self.coordinator->warnings_id(); })
+      .def("warnings", [](PyCoordinator& self) { return self.coordinator->warnings(); })
+      .def_prop_ro("warnings_id", [](PyCoordinator& self) { return self.coordinator->warnings_id(); })
       .def_prop_ro("stops_id", [](PyCoordinator& self) { return self.coordinator->stops_id(); })
       .def("close", [](PyCoordinator& self) { self.coordinator->close(); }, Release());
 }

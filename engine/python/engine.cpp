@@ -123,11 +123,11 @@ void bind_engine(nb::module_& m) {
   nb::class_<Engine>(m, "Engine")
       .def(
           "__init__",
-          [](Engine* self, std::shared_ptr<Arena> arena, double spin_us, std::string description, int home) {
+          [](Engine* self, std::shared_ptr<Arena> arena, double spin_us, std::string description, int preferred_cpu) {
             new (self) Engine(std::move(arena), std::chrono::nanoseconds(static_cast<std::int64_t>(spin_us * 1000)),
-                              std::move(description), signal_raised, home);
+                              std::move(description), signal_raised, preferred_cpu);
           },
-          "arena"_a, "spin_us"_a, "description"_a, "home"_a = -1)
+          "arena"_a, "spin_us"_a, "description"_a, "preferred_cpu"_a = -1)
       .def(
           "add_tcp_peer",
           [](Engine& self, int fd, std::string description) {

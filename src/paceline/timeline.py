@@ -13,16 +13,16 @@ def start(path: str, mark_cycles: bool = False, *, here: bool | None = None) -> 
     from paceline.errors import refusal
     from paceline.process.current import running
 
-    home = running()
-    if home is None or home.monitor is None:
+    process = running()
+    if process is None or process.monitor is None:
         raise refusal("a timeline begins when this process has joined its job")
-    home.monitor.start_timeline(path, mark_cycles, here)
+    process.monitor.start_timeline(path, mark_cycles, here)
 
 
 def stop() -> None:
     """Finish the timeline; nothing happens if none is being written."""
     from paceline.process.current import running
 
-    home = running()
-    if home is not None and home.monitor is not None:
-        home.monitor.stop_timeline()
+    process = running()
+    if process is not None and process.monitor is not None:
+        process.monitor.stop_timeline()

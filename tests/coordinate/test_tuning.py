@@ -144,10 +144,10 @@ def test_the_policy_that_is_chosen_is_not_slower_by_2_percent(others: list[float
 
 def test_who_names_a_policy_or_a_size_gets_it() -> None:
     tuned = {**LONELY, "PACELINE_AUTOTUNE": "1"}
-    assert Options.wished(Settings.from_environment(tuned)).autotune_policy
-    named = Options.wished(Settings.from_environment({**tuned, "PACELINE_POLICY": "board"}))
+    assert Options.from_settings(Settings.from_environment(tuned)).autotune_policy
+    named = Options.from_settings(Settings.from_environment({**tuned, "PACELINE_POLICY": "board"}))
     assert named.autotune and not named.autotune_policy
-    sized = Options.wished(Settings.from_environment({**tuned, "HOROVOD_FUSION_THRESHOLD": "1000000"}))
+    sized = Options.from_settings(Settings.from_environment({**tuned, "HOROVOD_FUSION_THRESHOLD": "1000000"}))
     assert sized.autotune_policy and not sized.autotune and sized.fusion_bytes == 1000000
     with pytest.raises(ValueError, match="autotune_policy begins with policy \"board\", not with 'graph'"):
         Options(policy="graph", autotune_policy=True)
@@ -172,7 +172,7 @@ def test_a_size_that_was_set_is_kept_while_the_policy_is_tuned() -> None:
     tuning = Tuning(Native(), 1000, True, False, None, lambda: ended.append(True))
     for _ in range(5000):
         if not ended:
-            tuning.came("one", 1, _engine.DTYPES["float32"], (0, 0), (0, 0))
+            tuning.note("one", 1, _engine.DTYPES["float32"], (0, 0), (0, 0))
     assert ended == [True]
 
 

@@ -247,6 +247,6 @@ def test_the_first_ranks_of_containers_that_share_cpus_are_spread_over_them() ->
 
     members = [member(rank, host, "one", "3") for rank, host in enumerate(["alpha"] * 2 + ["beta"] * 2 + ["gamma"] * 3)]
     two = budget.budget({0, 1}, None)
-    homes = [cpu_sharing.home(members, me, two, Settings()) for me in members]
-    assert homes == [0, 1, 1, 0, 0, 1, 0]
-    assert cpu_sharing.home(members[1:3], members[1], two, Settings()) is None
+    preferred = [cpu_sharing.preferred_cpu(members, me, two, Settings()) for me in members]
+    assert preferred == [0, 1, 1, 0, 0, 1, 0]
+    assert cpu_sharing.preferred_cpu(members[1:3], members[1], two, Settings()) is None

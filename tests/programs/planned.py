@@ -27,6 +27,6 @@ def planned(group: Any, plan: Plan, chunk: int, timeout: float = 60.0) -> Group:
         "broadcast": broadcast,
         "turned_broadcast": broadcast,
     }
-    home, ranks = runtime(), list(range(group.size))
-    native = home.subgroup(group._native.channel, ranks, int(channel[0]), timeout, lambda *_: entries)
-    return Group(home, native, timeout)
+    process, ranks = runtime(), list(range(group.size))
+    native = process.subgroup(group._native.channel, ranks, int(channel[0]), timeout, lambda *_: entries)
+    return Group(process, native, timeout)

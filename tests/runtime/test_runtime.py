@@ -203,8 +203,8 @@ def test_an_engine_that_refuses_a_peer_leaks_nothing(runtimes: list[Runtime], mo
     before = open_descriptors()
 
     class Refusing(FakeModule):
-        def Engine(self, arena: Any, spin_us: float, description: str, home: int) -> Any:
-            engine = super().Engine(arena, spin_us, description, home)
+        def Engine(self, arena: Any, spin_us: float, description: str, preferred_cpu: int) -> Any:
+            engine = super().Engine(arena, spin_us, description, preferred_cpu)
 
             def refuse(fd: int, memory_fd: int, arena_fd: int, *rest: Any) -> int:
                 for given in (fd, memory_fd, arena_fd):

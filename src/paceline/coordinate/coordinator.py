@@ -129,7 +129,7 @@ class Coordinator:
         number, coded, together = reduction(op), encoding(codec), bundle or _NO_BUNDLE
         tuning = self._tuning
         if tuning is not None:
-            tuning.came(name, data.count, data.dtype, (number, coded), together)
+            tuning.note(name, data.count, data.dtype, (number, coded), together)
         call = CollectiveCall(
             "all_reduce",
             target=data.address,
@@ -394,10 +394,10 @@ class Coordinator:
         self._tuning = None
 
     def _listen(self) -> None:
-        self._runtime.notify(self._native.sayings_id, self._say)
+        self._runtime.notify(self._native.warnings_id, self._say)
 
     def _say(self) -> None:
-        for sentence in self._native.sayings():
+        for sentence in self._native.warnings():
             log.warning("%s", sentence)
         if self._runtime.usable and not self._closed:
             self._listen()
@@ -409,7 +409,7 @@ def coordinator(group: Group, options: Options | None = None) -> Coordinator:
     Raises ValueError, on all ranks, if their options differ.
     """
     runtime = host_of(group)
-    chosen = Options.wished(runtime.settings) if options is None else options
+    chosen = Options.from_settings(runtime.settings) if options is None else options
     if options is None and runtime.settings.autotune and not (chosen.autotune or chosen.autotune_policy or group.rank):
         log.warning("autotune: nothing is tuned, because both the policy and the size of batches were set")
     if options is None and group.size < runtime.settings.size:  # a group of a part of the ranks cannot time steps

@@ -41,7 +41,7 @@ class Options:
     autotune_policy: bool = False
 
     @classmethod
-    def wished(cls, settings: Settings) -> Options:
+    def from_settings(cls, settings: Settings) -> Options:
         """The options that the environment asks for, with the defaults where it says nothing."""
         usual = cls()
         return cls(

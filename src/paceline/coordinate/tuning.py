@@ -60,7 +60,7 @@ class Tuning:
         self._ended = False
         self._lock = Lock()
 
-    def came(self, name: str, count: int, dtype: int, op: tuple[int, int], bundle: tuple[int, int]) -> None:
+    def note(self, name: str, count: int, dtype: int, op: tuple[int, int], bundle: tuple[int, int]) -> None:
         """Note that an all-reduce of `count` elements comes; `op` is its reduction with its codec."""
         with self._lock:
             if self._ended:

@@ -79,7 +79,7 @@ def _most(group: Group) -> int:
     from paceline.coordinate.host import host_of
     from paceline.coordinate.options import Options  # which takes a while to import
 
-    return Options.wished(host_of(group).settings).fusion_bytes
+    return Options.from_settings(host_of(group).settings).fusion_bytes
 
 
 def _copy(source: Memory, target: Memory) -> None:

@@ -31,10 +31,12 @@ def init(rank: int | None = None, size: int | None = None, timeout: float | None
 
 def join(store: OwnStore, settings: Settings, deadline: Deadline, timeout: float | None = None) -> Group:
     """Join as `init` does until `deadline`, but through `store`, which is closed afterwards."""
-    home = runtime()
+    process = runtime()
     limits = Limits.of(settings, timeout)
     try:
-        native = home.group(store, settings.rank, settings.size, limits.operation, meeting=deadline, place=store.place)
+        native = process.group(
+            store, settings.rank, settings.size, limits.operation, meeting=deadline, place=store.place
+        )
     finally:
         store.close(deadline.later(LAST_WORDS))
-    return Group(home, native, limits.operation)
+    return Group(process, native, limits.operation)

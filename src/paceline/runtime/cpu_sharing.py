@@ -26,7 +26,7 @@ def divide_cores(members: Sequence[Member], me: Member, mine: budget.CpuBudget, 
     return parts
 
 
-def home(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> int | None:
+def preferred_cpu(members: Sequence[Member], me: Member, mine: budget.CpuBudget, settings: Settings) -> int | None:
     """The CPU that this rank returns to while it waits in small operations; None if any will do.
 
     Containers on one kernel count as machines. The first rank of each machine speaks for the others and so has most to

@@ -15,6 +15,6 @@ class EngineModule(Native, Protocol):
         """Make an arena. Raises RuntimeError where the limits of this process leave no room for one."""
         ...
 
-    def Engine(self, arena: _engine.Arena, spin_us: float, description: str, home: int, /) -> _engine.Engine:
+    def Engine(self, arena: _engine.Arena, spin_us: float, description: str, preferred_cpu: int, /) -> _engine.Engine:
         """Make the engine of this process; see `paceline._engine.Engine`."""
         ...

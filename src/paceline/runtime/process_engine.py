@@ -87,6 +87,8 @@ class ProcessEngine:
         self.partition = cpu_sharing.divide_cores(members, me, mine, settings)
         self.spin = cpu_sharing.spin_budget(members, me, mine, settings)
         log.info("%s spins %s us while it waits: %s", me, in_full(self.spin.microseconds), self.spin.reason)
-        home = cpu_sharing.home(members, me, mine, settings)
-        engine = self._native.Engine(self._memory.arena, self.spin.microseconds, str(me), -1 if home is None else home)
+        preferred_cpu = cpu_sharing.preferred_cpu(members, me, mine, settings)
+        engine = self._native.Engine(
+            self._memory.arena, self.spin.microseconds, str(me), -1 if preferred_cpu is None else preferred_cpu
+        )
         return EngineThread(engine, self.partition.parts.engine)

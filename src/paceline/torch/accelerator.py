@@ -37,7 +37,7 @@ class Accelerator:
     _rank: int
     _size: int
     _limits: Limits
-    _home: Runtime
+    _runtime: Runtime
     _group: _engine.Group
     _inner: dist.ProcessGroup | None = None
     _device: _engine.DeviceGroup | None = None
@@ -74,7 +74,7 @@ class Accelerator:
 
     def _settled(self, device: torch.device) -> bool | None:
         """Return whether the engine does not serve this device, whatever is called; None if it depends on that."""
-        wish = self._home.settings.cuda
+        wish = self._runtime.settings.cuda
         if device.type != "cuda" or wish == "nccl":
             return True
         return None if wish == "auto" and dist.is_nccl_available() else False
@@ -85,7 +85,7 @@ class Accelerator:
         try:
             # If this fails, the group itself goes on.
             group = self._twin("devices")
-            self._device = _engine.DeviceGroup(self._home.devices, group, 0, device.index or 0)
+            self._device = _engine.DeviceGroup(self._runtime.devices, group, 0, device.index or 0)
             self._shared = self._device.share_device
             if self._shared:
                 return everything("ranks share a device, which NCCL refuses")
@@ -130,7 +130,7 @@ class Accelerator:
         if self._device is None:
             address = next((tensor.data_ptr() for tensor in tensors if tensor.numel()), 0)
             ordinal = tensors[0].device.index or 0
-            self._device = _engine.DeviceGroup(self._home.devices, self._group, address, ordinal)
+            self._device = _engine.DeviceGroup(self._runtime.devices, self._group, address, ordinal)
         return self._device
 
     def _on_accelerator(self, operation: str, tensor: Tensor, *arguments: object) -> dist.Work:

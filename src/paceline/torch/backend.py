@@ -68,7 +68,7 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         parent: a group in which these ranks have met, and have the numbers `ranks`.
         """
         super().__init__(rank, size)
-        home = runtime()
+        process = runtime()
         self._store = store
         self._rank = rank
         self._size = size
@@ -77,9 +77,9 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         self._description = "undefined"
         self._window = None
         self._splits = 0
-        self._home = home
-        self._notify = home.notify
-        self._group = native or home.group(
+        self._runtime = process
+        self._notify = process.notify
+        self._group = native or process.group(
             store,  # type: ignore[arg-type]  # its stub knows no bytes
             rank,
             size,
@@ -89,7 +89,7 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
             server=server_of(store) if parent is None else parent._server,
             members=[] if parent is None else [parent._members[rank] for rank in ranks],
         )
-        self._members: tuple[Member, ...] = home.membership(self._group.channel).members
+        self._members: tuple[Member, ...] = process.membership(self._group.channel).members
         self._server: Culprit = NOBODY if parent is None else parent._server
         if parent is None and server_of(store).rank == 0:
             self._server = self._members[0].culprit
@@ -97,16 +97,16 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         self._siblings: list[PacelineProcessGroup] = []
         self._siblings_made = 0
         self._returning = Returning()
-        self._backward = BackwardWaits(home.annotations.outside)
+        self._backward = BackwardWaits(process.annotations.outside)
         follow_optimizers()
         follow_builtin_hooks()
         read_quietly()
-        if home.settings.interop_threads is not None:
-            use_interop_threads(home.settings.interop_threads)
+        if process.settings.interop_threads is not None:
+            use_interop_threads(process.settings.interop_threads)
         self._open = True
         _alive.add(self)
         if rank == 0:
-            _announce(home, self._group.channel, _place(store))
+            _announce(process, self._group.channel, _place(store))
 
     # -- life -------------------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
                 if self._inner is not None:
                     last.callback(self._inner.shutdown)
                 for group in (*self._twins.values(), self._group):
-                    last.callback(self._home.forget, group.channel)
+                    last.callback(self._runtime.forget, group.channel)
                     last.callback(group.close)
                 if self._device is not None:
                     last.callback(self._device.close)
@@ -129,17 +129,17 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
     @property
     def encoding_of_parameters(self) -> tuple[int, int]:
         """The codec of parameters that are broadcast, `lossless` or none, and from how many bytes on."""
-        return self._home.exact(self._group.channel)
+        return self._runtime.exact(self._group.channel)
 
     @property
     def placement(self) -> Placement:
         """The network between the ranks of this group, as it is known now."""
-        return self._home.placement(self._group.channel)
+        return self._runtime.placement(self._group.channel)
 
     @property
     def machines(self) -> list[int]:
         """The machine of every rank of this group, by the lowest rank on it."""
-        return self._home.membership(self._group.channel).machines
+        return self._runtime.membership(self._group.channel).machines
 
     def abort(self) -> None:
         """Make every unfinished and later operation raise `Aborted`, here and on all other members."""
@@ -180,7 +180,7 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
             return None
         first = min(new_ranks)
         store = dist.PrefixStore(f"{name}/{first}/", self._store)
-        given = self._limits if timeout is None else timeouts.limits(self._home.settings, timeout)
+        given = self._limits if timeout is None else timeouts.limits(self._runtime.settings, timeout)
         rank = list(new_ranks).index(self._rank)
         group = PacelineProcessGroup(store, rank, len(new_ranks), given, name, parent=self, ranks=new_ranks)
         group._description = group_desc or f"{self._description}:split:{self._splits}"
@@ -197,8 +197,8 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
         self._siblings_made += 1
         name = f"{self._name}:sibling:{self._siblings_made}"
         native = self._subgroup(name)
-        if self._home.settings.compress == AUTO and not self._home.membership(native.channel).one_machine:
-            native.set_codec(*self._home.encoding(self._group))
+        if self._runtime.settings.compress == AUTO and not self._runtime.membership(native.channel).one_machine:
+            native.set_codec(*self._runtime.encoding(self._group))
         store = dist.PrefixStore(f"{name}/", self._store)
         group = PacelineProcessGroup(store, self._rank, self._size, self._limits, name, native)
         group._description = self._description
@@ -219,7 +219,7 @@ class PacelineProcessGroup(Reductions, Movements, BackendObject, Base):  # type:
     def _subgroup(self, purpose: str) -> _engine.Group:
         digest = hashlib.sha256(f"{purpose} of {self._group.channel}".encode()).digest()
         channel = int.from_bytes(digest[:8], "big") >> 1
-        return self._home.subgroup(self._group.channel, range(self._size), channel, self._limits.operation)
+        return self._runtime.subgroup(self._group.channel, range(self._size), channel, self._limits.operation)
 
     # -- names and numbers ------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ def refuse_forked() -> None:
     """
     if dist.is_initialized():
         for group in _alive:
-            group._home.refuse_forked()
+            group._runtime.refuse_forked()
 
 
 def _place(store: dist.Store) -> str:
@@ -302,14 +302,14 @@ def _place(store: dist.Store) -> str:
     return f"torch's store, {TcpAddress(store.host, store.port)}" if isinstance(store, dist.TCPStore) else ""
 
 
-def _announce(home: Runtime, channel: int, place: str) -> None:
+def _announce(process: Runtime, channel: int, place: str) -> None:
     """Log once in a process what runs here, and warn if strangers could join."""
     global _announced
     if _announced:
         return
     _announced = True
     _log.info("paceline %s on torch %s", VERSION, torch.__version__)
-    if home.settings.secret is None and not home.membership(channel).one_machine:
+    if process.settings.secret is None and not process.membership(channel).one_machine:
         _log.warning(
             "PACELINE_SECRET is not set: any process that reaches %s can read there what proves to be of this job. "
             "Set it to the same random text on every rank.",

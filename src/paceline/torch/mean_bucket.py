@@ -52,8 +52,8 @@ class MeanBucket(Bucket):
     @property
     def encoded(self) -> bool:
         """True if the gradients may be encoded between machines, which may change them."""
-        home = running()
-        return home is not None and home.settings.compress not in (NONE, LOSSLESS)
+        process = running()
+        return process is not None and process.settings.compress not in (NONE, LOSSLESS)
 
     def exchange(self, group: dist.ProcessGroup | None) -> dist.Work:
         """Start to make them the mean over the ranks of `group`, and to learn which of them any rank has."""

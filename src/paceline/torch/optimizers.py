@@ -32,9 +32,9 @@ def follow_optimizers() -> None:
         if torch.compiler.is_compiling() or id(optimizer) not in under_way:
             return
         under_way.discard(id(optimizer))
-        home = running()
-        if home is not None:
-            home.annotations.steps.add(optimizer, time.monotonic_ns())
+        process = running()
+        if process is not None:
+            process.annotations.steps.add(optimizer, time.monotonic_ns())
 
     register_optimizer_step_pre_hook(begins)
     register_optimizer_step_post_hook(ends)

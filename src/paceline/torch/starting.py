@@ -34,7 +34,7 @@ class Starting(Accelerator, Dispatched):
     _group: _engine.Group
     _rank: int
     _size: int
-    _home: Runtime
+    _runtime: Runtime
     _notify: Callable[[int, Callable[[], None]], None]
     _window: list[dist.Work] | None
     _backward: BackwardWaits
@@ -109,14 +109,14 @@ class Starting(Accelerator, Dispatched):
     ) -> dist.Work:
         """Hand a call to the device of `memory`, whose current stream it comes after."""
         group, stream = self._on_device(memory), cuda.stream(memory[0].device)
-        work = DeviceWork(group.start(call, stream), results, memory, self._home)
+        work = DeviceWork(group.start(call, stream), results, memory, self._runtime)
         if self._window is None and not checks.is_async(options):
             work.wait(checks.timeout_of(options) or _ZERO)
         return self._in_window(work)
 
     def _message(self, operation: _engine.Operation, tensor: Tensor) -> dist.Work:
         """The work of a message that was started in mode ASYNC with the memory of `tensor` itself."""
-        return MessageWork(operation, tensor, self._backward, self._home)
+        return MessageWork(operation, tensor, self._backward, self._runtime)
 
     def _in_window(self, work: dist.Work) -> dist.Work:
         """Return `work`, and gather it if a coalescing window is open."""

@@ -109,9 +109,9 @@ class Loader:
         self._generator = torch.Generator()
         self._given: torch.Generator | None = None
         self._of_dataset, self._reseeds, self._base_each_epoch = False, False, True
-        home = running()
-        cpus = home.partition.parts.input if home is not None and home.partition is not None else ()
-        self._times = home.annotations.batches if home is not None else BatchTimes()
+        process = running()
+        cpus = process.partition.parts.input if process is not None and process.partition is not None else ()
+        self._times = process.annotations.batches if process is not None else BatchTimes()
         settings = Settings.from_environment()
         seconds = timeout or Limits.of(settings).operation
         ahead = MOST_AHEAD + num_workers * (options.get("prefetch_factor") or _PREFETCH)
@@ -137,8 +137,8 @@ class Loader:
         options |= {"num_workers": num_workers, "worker_init_fn": worker_init_fn}
         own = getattr(sampler, "generator", None)
         drawn_from = own if isinstance(own, torch.Generator) else self._given
-        if home is not None and home.partition is not None and num_workers:
-            options["worker_init_fn"] = home.input_workers(worker_init_fn)
+        if process is not None and process.partition is not None and num_workers:
+            options["worker_init_fn"] = process.input_workers(worker_init_fn)
         if place.hosted is not None:
             hosted = place.hosted
             self._source = FromDataset(

@@ -46,5 +46,5 @@ def agreed(speeds: list[float], before: tuple[float, ...]) -> tuple[float, ...]:
 
 
 def _exposed_ns() -> int:
-    home = running()
-    return home.exposed_ns() if home is not None else 0
+    process = running()
+    return process.exposed_ns() if process is not None else 0
