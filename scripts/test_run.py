@@ -28,15 +28,16 @@ MEMORY_OF_WORKER = 2 << 30
 """Bytes that a pytest worker and the ranks that it starts may need."""
 MOST_WORKERS = 8
 LAST_WORDS = 60
-"""Lines of a C++ log that failed, which are shown."""
+"""Lines of what failed C++ tests have printed, or of the log if nothing was built, which are shown."""
 
 
 @dataclass
 class Outcome:
-    """What came of one kind of tests. skipped: reason -> how many."""
+    """What came of one kind of tests. skipped: reason -> how many. printed: what failed tests have printed."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -85,6 +86,7 @@ def results(file: Path) -> Outcome:
         skipped = case.find("skipped")
         if bad or case.get("status") == "fail":
             outcome.failed.append(name)
+            outcome.printed += [f"{name} printed:", *(case.findtext("system-out") or "nothing").splitlines()]
         elif skipped is not None:
             outcome.skipped[skipped.get("message") or "no reason is given"] += 1
         else:
@@ -147,7 +149,8 @@ def main() -> int:
         return 128 + run.stopped
     kinds = {kind: of(files[kind], codes[kind], logs[kind]) for kind in ("cpp", "python")}
     if kinds["cpp"].failed:
-        print(*logs["cpp"].read_text(errors="replace").splitlines()[-LAST_WORDS:], sep="\n")
+        log = logs["cpp"].read_text(errors="replace").splitlines()
+        print(*(kinds["cpp"].printed or log)[-LAST_WORDS:], sep="\n")
     seconds = time.monotonic() - begin
     print(summary({"C++": kinds["cpp"], "Python": kinds["python"]}, seconds))
     told = {"seconds": seconds, "kinds": {kind: vars(outcome) for kind, outcome in kinds.items()}}

@@ -17,7 +17,9 @@ XML = """<testsuites><testsuite>
 <testcase classname="tests.a" name="two"><failure message="no">assert 0</failure></testcase>
 <testcase classname="tests.a" name="three"><skipped message="needs a lab: none; to run it, make one"/></testcase>
 <testcase classname="tests.a" name="four"><skipped message="needs a lab: none; to run it, make one"/></testcase>
-<testcase name="five" status="fail"/>
+<testcase name="five" status="fail"><system-out>ok four
+x.cpp:3: CHECK(false) failed
+</system-out></testcase>
 </testsuite></testsuites>"""
 WHY = "needs a lab: none; to run it, make one"
 
@@ -33,6 +35,7 @@ def test_what_is_counted(file: Path) -> None:
     outcome = test_run.of(file, 1, test_run.FOLDER / "x.log")
     assert (outcome.passed, outcome.failed) == (1, ["tests.a::two", "five"])
     assert dict(outcome.skipped) == {WHY: 2}
+    assert outcome.printed[-3:] == ["five printed:", "ok four", "x.cpp:3: CHECK(false) failed"]
 
 
 @pytest.mark.parametrize("text", [None, "<testsuites>"])
