@@ -92,8 +92,8 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 // The GIL is kept, because this takes less time than to give it up and get it back.
 // With `trial` the request is checked alone, and nothing is handed in.
 std::optional<PyRequest> submit(PyCoordinator& self, std::string_view name, const CollectiveCall& call,
-                                std::string_view shape, std::vector<std::size_t> counts, double prescale,
-                                double postscale, int priority, std::pair<std::uint64_t, std::uint32_t> bundle,
+                                std::string_view shape, double prescale, double postscale, int priority,
+                                std::pair<std::uint64_t, std::uint32_t> bundle, std::vector<std::size_t> counts,
                                 PyDevices* devices, device::Ordinal ordinal, Address stream, nb::object allocate,
                                 bool trial) {
   RequestArguments arguments{.name = name,
@@ -184,10 +184,10 @@ void bind_coordinator(nb::module_& m) {
       .def_prop_ro("board_offset", [](PyCoordinator& self) { return self.coordinator->board_offset(); })
       .def(
           "open", [](PyCoordinator& self, std::uint64_t offset) { self.coordinator->open(offset); }, Release())
-      .def("submit", &submit, "name"_a, "call"_a, "shape"_a = "", "counts"_a = std::vector<std::size_t>{},
-           "prescale"_a = 1.0, "postscale"_a = 1.0, "priority"_a = 0,
-           "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0,
-           "stream"_a = 0, "allocate"_a = nb::none(), "trial"_a = false)
+      .def("submit", &submit, "name"_a, "call"_a, "shape"_a = "", "prescale"_a = 1.0, "postscale"_a = 1.0,
+           "priority"_a = 0, "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{},
+           "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0,
+           "allocate"_a = nb::none(), "trial"_a = false)
       .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",

@@ -139,16 +139,8 @@ class Coordinator:
             codec=coded,
             residual=0 if residual is None else _residual(name, residual, data),
         )
-        return self._submit(
-            name,
-            call,
-            _written(tuple(shape)),
-            prescale=prescale,
-            postscale=postscale,
-            priority=priority,
-            bundle=together,
-            **self._place(on_device),
-        )
+        written, place = _written(tuple(shape)), self._place(on_device)
+        return self._submit(name, call, written, prescale, postscale, priority, together, **place)
 
     def prepare_all_reduce(
         self,
@@ -240,7 +232,7 @@ class Coordinator:
         elements from each.
         """
         call = CollectiveCall("all_to_all", source=source.address, count=source.count, dtype=source.dtype)
-        return self._submit(name, call, of + _ragged(tuple(shape)), list(counts), **self._place(on_device))
+        return self._submit(name, call, of + _ragged(tuple(shape)), counts=list(counts), **self._place(on_device))
 
     def reduce_scatter(
         self,
@@ -273,15 +265,8 @@ class Coordinator:
             op=reduction(op),
             codec=encoding(codec),
         )
-        return self._submit(
-            name,
-            call,
-            _written(tuple(shape)),
-            list(counts),
-            prescale=prescale,
-            postscale=postscale,
-            **self._place(on_device),
-        )
+        written, place = _written(tuple(shape)), self._place(on_device)
+        return self._submit(name, call, written, prescale, postscale, counts=list(counts), **place)
 
     def barrier(self, name: str) -> Request:
         """Submit a barrier, which is done when every rank has submitted it."""
