@@ -8,38 +8,39 @@ std::vector<int> Absentees::known(const PendingRequest& pending) const {
   return pending.join ? std::vector<int>() : agreement_.policy().missing(*pending.request);
 }
 
-std::vector<int> Absentees::missing(const PendingRequest& pending) const {
-  std::vector<int> ranks;
-  if (!pending.issued) {
-    ranks = known(pending);
-    if (ranks.empty())
-      for (std::size_t rank = 0; rank < pending.handed_in.size(); ++rank)
-        if (!pending.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
-  }
-  return ranks.empty() ? behind_all() : ranks;
-}
-
-// All ranks have handed it in: it waits for what is under way before it, or for its own data.
-std::vector<int> Absentees::behind_all() const {
-  std::vector<int> ranks;
-  const auto add_all = [&](const Handle& operation) {
-    if (operation == nullptr || operation->over()) return;
-    for (const int rank : operation->missing())
-      if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
-  };
-  std::ranges::for_each(batches_.moving(), add_all);
-  add_all(agreement_.synchronising());
+std::vector<int> Absentees::yet_to_hand_in(const PendingRequest& pending) const {
+  if (pending.issued) return {};
+  auto ranks = known(pending);
+  if (ranks.empty())
+    for (std::size_t rank = 0; rank < pending.handed_in.size(); ++rank)
+      if (!pending.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
   return ranks;
 }
 
-// What this rank knows of the missing ranks may be older than what they wait for themselves.
-std::vector<int> Absentees::absent(const PendingRequest& pending) const {
-  const auto since = Clock::now() - kSilence;
-  auto ranks = missing(pending);
-  if (ranks.empty() || pending.started > since) return ranks;
-  auto silent = control_.silent(since);
-  batches_.keep_silent(silent, since);
-  return blamed(std::move(ranks), silent);
+std::vector<int> Absentees::missing(const PendingRequest& pending) const {
+  auto ranks = yet_to_hand_in(pending);
+  if (!ranks.empty()) return ranks;
+  for (const Operation* operation : under_way())
+    for (const int rank : operation->missing())
+      if (std::ranges::find(ranks, rank) == ranks.end()) ranks.push_back(rank);
+  return ranks;
+}
+
+std::vector<const Operation*> Absentees::parts(const PendingRequest& pending) const {
+  auto operations = yet_to_hand_in(pending).empty() ? under_way() : std::vector<const Operation*>();
+  if (operations.empty()) operations.push_back(&pending);
+  return operations;
+}
+
+// Once all ranks have handed a request in, it waits for what is under way before it, or for its own data.
+std::vector<const Operation*> Absentees::under_way() const {
+  std::vector<const Operation*> operations;
+  const auto add = [&](const Handle& operation) {
+    if (operation != nullptr && !operation->over()) operations.push_back(operation.get());
+  };
+  std::ranges::for_each(batches_.moving(), add);
+  add(agreement_.synchronising());
+  return operations;
 }
 
 }  // namespace paceline

@@ -169,13 +169,6 @@ const Error* Batches::error() const {
   return device_calls_.error();
 }
 
-void Batches::keep_silent(std::vector<int>& ranks, Clock::time_point since) const {
-  for (const auto& stream : streams_) {
-    const auto there = stream->group->silent(since);
-    std::erase_if(ranks, [&](int rank) { return std::ranges::find(there, rank) == there.end(); });
-  }
-}
-
 void Batches::fail_groups(const Error& error) {
   for (const auto& stream : streams_) loop_.fail_group(*stream->group, error);
   device_calls_.fail_group(error);

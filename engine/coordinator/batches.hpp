@@ -51,8 +51,6 @@ class Batches {
   DeviceCalls& device_calls() { return device_calls_; }
   // The first error of a channel's group, or that of a device; null if there is none.
   const Error* error() const;
-  // Leaves of these ranks those that do not say in any channel's group, either, that they wait.
-  void keep_silent(std::vector<int>& ranks, Clock::time_point since) const;
 
   void fail_groups(const Error& error);
   // Forgets them.

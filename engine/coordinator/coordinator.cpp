@@ -45,7 +45,7 @@ Coordinator::Coordinator(std::shared_ptr<Engine> engine, std::shared_ptr<Group> 
             if (state() == State::running) loop_.step_now(*this);
           }),
       requests_(loop_, control_, agreement_, batches_.device_calls()),
-      absentees_(*control_, agreement_, batches_),
+      absentees_(agreement_, batches_),
       departures_(*control_, correspondence_),
       inquiries_(*control_, seat_, requests_, absentees_, correspondence_, warnings_),
       cpu_before_(loop_.coordination_cpu_ns()),
@@ -420,7 +420,7 @@ std::vector<Operation::Waiting> Coordinator::waiting() const {
   std::vector<Waiting> found;
   std::map<std::vector<int>, std::size_t> seen;
   for (const PendingRequest* pending : requests_.oldest_first()) {
-    const auto [at, fresh] = seen.emplace(absent(*pending), found.size());
+    const auto [at, fresh] = seen.emplace(missing(*pending), found.size());
     if (fresh) {
       found.push_back({pending, 0});
     } else {

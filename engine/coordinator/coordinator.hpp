@@ -91,7 +91,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
 
   // PendingRequest calls these.
   std::vector<int> missing(const PendingRequest& pending) const { return absentees_.missing(pending); }
-  std::vector<int> absent(const PendingRequest& pending) const { return absentees_.absent(pending); }
+  std::vector<const Operation*> parts(const PendingRequest& pending) const { return absentees_.parts(pending); }
   void awaited(PendingRequest& pending);
 
  protected:

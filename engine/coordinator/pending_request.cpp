@@ -28,7 +28,14 @@ std::string PendingRequest::description() const {
 }
 
 std::vector<int> PendingRequest::missing() const { return coordinator.missing(*this); }
-std::vector<int> PendingRequest::absent() const { return coordinator.absent(*this); }
+std::vector<const Operation*> PendingRequest::parts() const { return coordinator.parts(*this); }
+
+// All ranks compute the same, whatever their libraries do with strings (FNV-1a).
+std::uint64_t PendingRequest::number() const {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : tensor()) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  return hash;
+}
 
 void PendingRequest::awaited() { coordinator.awaited(*this); }
 

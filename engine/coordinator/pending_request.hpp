@@ -65,7 +65,9 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   bool step() override { return false; }
   bool complete() const override { return over(); }
   std::vector<int> missing() const override;
-  std::vector<int> absent() const override;
+  std::vector<int> absent() const override { return {}; }
+  std::vector<const Operation*> parts() const override;
+  std::uint64_t number() const override;
   bool has_work() const override { return false; }
   void awaited() override;
 

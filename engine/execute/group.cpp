@@ -33,6 +33,11 @@ std::string Group::name_of(int group_rank) const {
   return description.starts_with(name + " ") ? description : "group " + name + " = " + description;
 }
 
+std::string Group::name_of(const std::string& description) const {
+  const auto found = std::ranges::find(members, description, &Member::description);
+  return found == members.end() ? description : name_of(static_cast<int>(found - members.begin()));
+}
+
 bool Group::has_ended(int group_rank) const {
   const int place = segment != nullptr ? segment->place_of(group_rank) : -1;
   return place >= 0 && segment->knows(place) && segment->ended(place);
@@ -97,25 +102,14 @@ std::string Group::disagreement_about(std::uint32_t sequence) const {
     if (is_point_to_point(header.collective) || header.sequence != sequence) continue;
     if (auto text = disagreement(header, item.from); !text.empty()) return text;
   }
-  for (const auto& [from, status] : statuses_) {
-    const Header& header = status.header;
+  for (const auto& [from, header] : statuses_) {
     if (header.sequence != sequence) continue;
     if (auto text = disagreement(header, from); !text.empty()) return text;
   }
   return {};
 }
 
-void Group::remember_status(const Header& header, int from) { statuses_[from] = {header, Clock::now()}; }
-
-std::vector<int> Group::silent(Clock::time_point since) const {
-  std::vector<int> ranks;
-  for (int other = 0; other < size(); ++other) {
-    if (other == rank) continue;
-    const auto found = statuses_.find(other);
-    if (found == statuses_.end() || found->second.at < since) ranks.push_back(other);
-  }
-  return ranks;
-}
+void Group::remember_status(const Header& header, int from) { statuses_[from] = header; }
 
 void Group::heard(const Header& header, int from) {
   if (is_point_to_point(header.collective)) return;

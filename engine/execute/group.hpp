@@ -66,6 +66,8 @@ class Group {
   // The most bytes that collectives without a plan of their own give in one shot; 0 if members are on other machines.
   std::size_t one_shot_limit() const;
   std::string name_of(int group_rank) const;
+  // The same of a rank by its description, also if it is not a member.
+  std::string name_of(const std::string& description) const;
   // Whether a rank on this machine takes part in the group no more: what it has offered here is void, even while the
   // reason is still on its way.
   bool has_ended(int group_rank) const;
@@ -98,8 +100,6 @@ class Group {
   // Notes that `from` has begun the collective of `header`; tells which ranks have not begun collective `sequence`.
   void heard(const Header& header, int from);
   std::vector<int> unheard(std::uint32_t sequence) const;
-  // The ranks that have not said since then that they wait.
-  std::vector<int> silent(Clock::time_point since) const;
 
   // Gives a message to the Receive that waits for it, or keeps it. Returns what is wrong with it, or nothing.
   std::string take(int from, std::unique_ptr<Arrival> arrival);
@@ -119,11 +119,7 @@ class Group {
 
   std::uint32_t next_sequence_ = 0;
   std::array<Started, kHistory> history_{};
-  struct Status {
-    Header header;
-    Clock::time_point at;
-  };
-  std::map<int, Status> statuses_;
+  std::map<int, Header> statuses_;
   struct Refusal {
     int from;
     std::uint32_t sequence;

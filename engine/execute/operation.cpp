@@ -1,19 +1,10 @@
 #include "execute/operation.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "execute/group.hpp"
 
 namespace paceline {
-
-std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent) {
-  std::vector<int> ranks;
-  std::ranges::sort(missing);
-  std::ranges::set_intersection(missing, silent, std::back_inserter(ranks));
-  if (!ranks.empty()) return ranks;
-  return silent.empty() ? missing : silent;
-}
 
 void Operation::start(Group& owner, std::span<std::byte> workspace) {
   group = &owner;

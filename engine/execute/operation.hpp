@@ -20,13 +20,6 @@ class Group;
 
 // A rank that waits in a collective reports that to the others this often.
 constexpr auto kProbeAfter = std::chrono::seconds(1);
-// A rank that has not reported for this long is taken not to wait.
-constexpr auto kSilence = 2 * kProbeAfter;
-
-// Returns the ranks to blame for a wait that has lasted for kSilence: missing ranks that no longer report that they
-// wait; if there are none, all ranks that do not report it, even for an earlier operation; if there are none, either,
-// the missing ranks.
-std::vector<int> blamed(std::vector<int> missing, const std::vector<int>& silent);
 
 // How the loop waits when nothing moves.
 enum class Rest : std::uint8_t {
@@ -79,6 +72,10 @@ class Operation {
   };
   virtual std::vector<Waiting> waiting() const { return {{this, 0}}; }
   virtual bool speaks_for_itself() const { return true; }
+  // The operations under way whose ranks it waits for: itself, or those that carry it out.
+  virtual std::vector<const Operation*> parts() const { return {this}; }
+  // What tells it from others of its group, on all of its ranks.
+  virtual std::uint64_t number() const { return sequence; }
   // What `step` has found wrong. The owner fails the group with it.
   const Error& trouble() const { return trouble_; }
 

@@ -24,6 +24,8 @@ enum class Frame : std::uint8_t {
   question,  // of this rank's program to that of the peer; `id` is its number
   answer,    // of this rank's program to the question `id` of the peer's
   refusal,   // "my call of this number has raised before it began"; the reason follows
+  inquiry,   // "what do you wait for?", from a rank that has waited long
+  waits,     // what this rank waits for, see WaitReport; the answer to an inquiry
 };
 
 // The tag of a group's goodbye if whatever still needs the rank has failed, or knows that it can do without.

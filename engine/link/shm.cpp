@@ -19,6 +19,7 @@ std::size_t record_payload(const Header& header) {
     case Frame::note:
     case Frame::abort:
     case Frame::refusal:
+    case Frame::waits:
     case Frame::goodbye: return header.length;
     case Frame::offer: return sizeof(std::uint64_t);
     default: return 0;
@@ -26,7 +27,10 @@ std::size_t record_payload(const Header& header) {
 }
 
 // Frames that mean the same wherever they come between messages.
-bool is_urgent(Frame frame) { return frame == Frame::ack || frame == Frame::grant || frame == Frame::abort; }
+bool is_urgent(Frame frame) {
+  return frame == Frame::ack || frame == Frame::grant || frame == Frame::abort || frame == Frame::inquiry ||
+         frame == Frame::waits;
+}
 
 // This bit marks the place of an offer as an offset in the sender's arena. No address has it.
 constexpr std::uint64_t kInArena = std::uint64_t{1} << 63;

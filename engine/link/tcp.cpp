@@ -235,6 +235,8 @@ bool TcpLink::take_header(Inbox& inbox) {
     case Frame::question:
     case Frame::answer:
     case Frame::refusal:
+    case Frame::inquiry:
+    case Frame::waits:
     case Frame::goodbye: {
       const bool carries = header.frame != Frame::offer && header.frame != Frame::status;
       if (carries && header.length > kPieceBytes) return refuse(inbox, "a frame longer than allowed");

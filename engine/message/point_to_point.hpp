@@ -19,6 +19,7 @@ class PointToPoint final : public Operation {
   bool step() override;
   bool complete() const override;
   int source() const override { return receive_.actual_source; }
+  std::uint64_t number() const override { return static_cast<std::uint32_t>(tag); }
   std::vector<int> missing() const override;
   std::vector<int> absent() const override { return {}; }
   bool waits_for_any() const override { return !sends() && peer < 0 && receive_.actual_source < 0; }

@@ -44,6 +44,14 @@ void Delivery::deliver(std::unique_ptr<Arrival> arrival) {
     recycle(std::move(arrival));
     return;
   }
+  if (header.frame == Frame::inquiry || header.frame == Frame::waits) {
+    if (header.frame == Frame::inquiry)
+      culprits_.hear_question(arrival->peer);
+    else
+      culprits_.hear_answer(arrival->peer, arrival->payload);
+    recycle(std::move(arrival));
+    return;
+  }
   const std::shared_ptr<Group> group = groups_.find(header.channel);
   if (group == nullptr) {
     if (groups_.is_closed(header.channel)) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "link/link.hpp"
+#include "progress/culprits.hpp"
 #include "progress/failures.hpp"
 #include "progress/groups.hpp"
 #include "progress/peers.hpp"
@@ -19,12 +20,13 @@ namespace paceline {
 class Delivery final : public Inbox {
  public:
   Delivery(Peers& peers, Wakeups& wakeups, Groups& groups, Whereabouts& whereabouts, Questions& questions,
-           Failures& failures)
+           Culprits& culprits, Failures& failures)
       : peers_(peers),
         wakeups_(wakeups),
         groups_(groups),
         whereabouts_(whereabouts),
         questions_(questions),
+        culprits_(culprits),
         failures_(failures) {}
 
   std::unique_ptr<Arrival> new_arrival() override;
@@ -49,6 +51,7 @@ class Delivery final : public Inbox {
   Groups& groups_;
   Whereabouts& whereabouts_;
   Questions& questions_;
+  Culprits& culprits_;
   Failures& failures_;
   std::vector<std::unique_ptr<Arrival>> early_;    // for groups that this rank has yet to make
   std::unordered_map<std::uint64_t, int> missed_;  // channels for which more has come, and who sent it

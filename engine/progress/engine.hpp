@@ -22,6 +22,7 @@
 #include "memory/arena.hpp"
 #include "memory/origin.hpp"
 #include "progress/active_operations.hpp"
+#include "progress/culprits.hpp"
 #include "progress/deadlines.hpp"
 #include "progress/delivery.hpp"
 #include "progress/engine_lock.hpp"
@@ -224,10 +225,11 @@ class Engine final : private LoopHost {
   Groups groups_{*arena_, peers_, operations_, description_};
   Whereabouts whereabouts_{peers_};
   Questions questions_{peers_};
-  Waits waits_{operations_, whereabouts_};
+  Culprits culprits_{peers_, operations_, description_};
+  Waits waits_{operations_, culprits_, whereabouts_};
   Failures failures_{peers_, groups_, operations_, whereabouts_, description_};
-  Deadlines deadlines_{operations_, whereabouts_, waits_, failures_};
-  Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, questions_, failures_};
+  Deadlines deadlines_{operations_, peers_, whereabouts_, waits_, culprits_, failures_};
+  Delivery delivery_{peers_, sleepers_.wakeups(), groups_, whereabouts_, questions_, culprits_, failures_};
   Sockets sockets_{peers_, sleepers_.wakeups(), delivery_, operations_};
   Loop loop_{peers_, sockets_, delivery_, operations_, failures_, deadlines_, guests_};
   Parking parking_{peers_, sleepers_, sockets_, loop_, operations_, deadlines_};

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "execute/operation.hpp"
@@ -58,6 +59,12 @@ class Peers {
     waiting_links_ = 0;
   }
 
+  // The handle of the peer that is called so; -1 if there is none.
+  int find(std::string_view description) const {
+    for (int handle = 0; handle < next_handle(); ++handle)
+      if ((*this)[handle].description == description) return handle;
+    return -1;
+  }
   bool has(int handle) const { return handle >= 0 && handle < next_handle(); }
   Peer& operator[](int handle) { return *peers_[static_cast<std::size_t>(handle)]; }
   const Peer& operator[](int handle) const { return *peers_[static_cast<std::size_t>(handle)]; }

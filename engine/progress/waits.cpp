@@ -22,8 +22,8 @@ std::vector<Wait> Waits::list() const {
       wait.left = waiting->deadline - now;
       wait.thread = waiting->waiter;
       wait.what = waiting->description() + (more > 0 ? " and " + std::to_string(more) + " more" : "");
-      for (const int rank : Whereabouts::absent(*waiting))
-        wait.missing.push_back(whereabouts_.missed(group, rank, waiting->started));
+      for (const std::string& who : culprits_.named(*waiting))
+        wait.missing.push_back(whereabouts_.missed(group, who, waiting->started));
     }
   }
   return found;

@@ -8,11 +8,12 @@
 #include <vector>
 
 #include "progress/active_operations.hpp"
+#include "progress/culprits.hpp"
 #include "progress/whereabouts.hpp"
 
 namespace paceline {
 
-// An operation that is not over yet, and the ranks that it waits for.
+// An operation that is not over yet, and the ranks that it waits for in the end.
 struct Wait {
   std::uint64_t operation = 0;
   std::chrono::duration<double> time{};
@@ -24,8 +25,8 @@ struct Wait {
 
 class Waits {
  public:
-  Waits(const ActiveOperations& operations, const Whereabouts& whereabouts)
-      : operations_(operations), whereabouts_(whereabouts) {}
+  Waits(const ActiveOperations& operations, const Culprits& culprits, const Whereabouts& whereabouts)
+      : operations_(operations), culprits_(culprits), whereabouts_(whereabouts) {}
 
   // The oldest collective and the oldest point-to-point operation of each group: later ones wait for them.
   std::vector<Wait> list() const;
@@ -36,6 +37,7 @@ class Waits {
 
  private:
   const ActiveOperations& operations_;
+  const Culprits& culprits_;
   const Whereabouts& whereabouts_;
   std::unordered_map<std::uint64_t, std::string> notes_;
 };

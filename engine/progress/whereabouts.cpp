@@ -16,15 +16,6 @@ bool has_unread(const Link& link) {
 
 }  // namespace
 
-// First blames missing ranks that have not begun; after kSilence, missing ranks that no longer report that they wait.
-std::vector<int> Whereabouts::absent(const Operation& operation) {
-  const auto since = Clock::now() - kSilence;
-  if (operation.started <= since && operation.probes && !is_point_to_point(operation.what.collective))
-    return blamed(operation.missing(), operation.group->silent(since));
-  auto ranks = operation.absent();
-  return ranks.empty() ? operation.missing() : ranks;
-}
-
 std::string Whereabouts::last_heard(const Group& group, int rank) const {
   const Member& member = group.members[static_cast<std::size_t>(rank)];
   if (member.peer < 0) return {};
@@ -42,11 +33,13 @@ std::string Whereabouts::last_heard(const Group& group, int rank) const {
   return peers_[member.peer].last_operation();
 }
 
-Missing Whereabouts::missed(const Group& group, int rank, Clock::time_point since) const {
-  Missing missing{group.name_of(rank), last_heard(group, rank), {}, {}};
-  const int handle = group.members[static_cast<std::size_t>(rank)].peer;
+Missing Whereabouts::missed(const Group& group, const std::string& who, Clock::time_point since) const {
+  Missing missing{group.name_of(who), {}, {}, {}};
+  const int handle = peers_.find(who);
   if (handle < 0) return missing;
   const Peer& peer = peers_[handle];
+  const int rank = group.rank_of(handle);
+  missing.last = rank < 0 ? peer.last_operation() : last_heard(group, rank);
   if (peer.line.empty() || peer.told < since) return missing;
   missing.line = peer.line;
   missing.ago = Clock::now() - peer.told;

@@ -1,5 +1,5 @@
-// What this rank knows of where others are: the last operation that each was heard of in, the line of its program, and
-// whom an operation waits for. It also tells others where this rank is.
+// What this rank knows of where others are: the last operation that each was heard of in, and the line of its program.
+// It also tells others where this rank is.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "execute/group.hpp"
 #include "progress/peers.hpp"
@@ -27,11 +26,9 @@ class Whereabouts {
  public:
   explicit Whereabouts(Peers& peers) : peers_(peers) {}
 
-  // The group ranks to blame if `operation` goes on waiting.
-  static std::vector<int> absent(const Operation& operation);
   std::string last_heard(const Group& group, int rank) const;
-  // What is known of `rank`, which is missing since then.
-  Missing missed(const Group& group, int rank, Clock::time_point since) const;
+  // What is known of the rank of this description, which a group misses since then.
+  Missing missed(const Group& group, const std::string& who, Clock::time_point since) const;
 
   // Tells the other ranks that this one waits in `operation`: if another is elsewhere in the same collective, both
   // sides learn of it.

@@ -351,7 +351,7 @@ TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
       barrier(*r.engine, *r.group, Mode::async);
       receive(*r.engine, *r.group, bytes(other), other.size(), DType::float32, -1, 0, Mode::async);
       std::thread waiter([&] { (void)failure_of([&] { r.engine->wait(*oldest, std::chrono::seconds(-1)); }); });
-      // The other one is missing until its probe has come.
+      // The other one is missing until it has said that it waits, too.
       std::vector<Wait> found;
       do {
         found = r.engine->waits();
@@ -365,7 +365,7 @@ TEST(what_it_waits_for_is_the_oldest_of_each_kind) {
       CHECK(found[0].time.count() > 0);
       CHECK(found[0].thread == std::bit_cast<std::uintptr_t>(waiter.native_handle()));
       CHECK(contains(found[1].what, "recv"));
-      CHECK(found[1].missing.size() == 2);  // from any rank
+      CHECK(!found[1].missing.empty());  // from any rank, but the other one may have said that it waits
       CHECK(found[1].thread == 0);
       done.arrive_and_wait();
       r.engine->abort(*r.group, "enough");
