@@ -284,6 +284,16 @@ def test_groups_that_were_closed_long_ago_are_forgotten() -> None:
     assert [event.channel for event in told.events] == [1, 3000]
 
 
+def test_a_rank_is_found_by_what_the_members_of_a_group_call_it() -> None:
+    members: list[Any] = [SimpleNamespace(process=f"process {rank}", rank=rank, pid=100 + rank) for rank in range(3)]
+    recorder = FlightRecorder("process 1", settings(1, 3), list, list)
+    recorder.add_group(1, members)
+    assert recorder.locate(str(members[2])) == (2, 102)
+    recorder.add_group(2, members[1:])
+    assert recorder.locate(f"group rank 1 = {members[2]}") == (2, 102)
+    assert recorder.locate(f"group rank 0 = {members[2]}") is None
+
+
 def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:
     runtime = runtime_of(settings(0, 1, trace=str(tmp_path)), FakeModule())
     channels = [runtime.group(None, 0, 1, 5.0)[0] for _ in range(2)]

@@ -39,7 +39,8 @@ class FlightRecorder:
         self._events, self._requests = events, requests
         self._lock = threading.Lock()
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
-        self._members: dict[str, Member] = {}  # by what peers call them
+        self._members: dict[str, Member] = {}  # by what peers call them, also as a rank of a group
+        self._linked: dict[str, Member] = {}  # by process: the rank that it was when this process was linked to it
         self._failed: set[int] = set()  # the channels of groups that failed
         self._first_failure = ""
         self._made = 0
@@ -53,8 +54,10 @@ class FlightRecorder:
         with self._lock:
             if not self._world:
                 self._world = {member.process: member.rank for member in members}
-            for member in members:
+            for number, member in enumerate(members):
                 self._members.setdefault(str(member), member)
+                known = self._linked.setdefault(member.process, member)
+                self._members.setdefault(f"group rank {number} = {known}", known)
             ranks = tuple(map(self._rank_of, members))
             self.groups[channel] = trace.Group(f"group {self._made}", ranks)
             self._made += 1
