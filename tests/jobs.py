@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from warm_python import Forked, WarmPython
+from warm_python import STACKS, Forked, WarmPython
 
 from paceline.launch import tree
 from paceline.launch.job import Command
@@ -116,8 +118,26 @@ def run(
         try:
             code = running.wait(deadline)
         except TimeoutError as error:
-            raise AssertionError(f"{error}\n{words(output)}") from None
+            raise AssertionError(f"{error}\n{whereabouts(running, output)}\n{words(output)}") from None
     assert code == 0, words(output)
+
+
+def whereabouts(running: LocalJob, output: Path) -> str:
+    """What the threads of each process that still runs do in the kernel; its stacks come to what it wrote."""
+    lines = []
+    for number, process in enumerate(running.processes):
+        if process.poll() is not None:
+            continue
+        for thread in Path(f"/proc/{process.pid}/task").iterdir():
+            with suppress(OSError):  # it has just ended
+                state, *_ = (thread / "stat").read_text().rpartition(")")[2].split()
+                lines.append(f"rank {number}, thread {thread.name}: {state} {(thread / 'wchan').read_text()}")
+        if isinstance(running, WarmJob):
+            process.send_signal(STACKS)
+            written, deadline = output / f"rank-{number}.err", time.monotonic() + 5
+            while "Current thread" not in written.read_text() and time.monotonic() < deadline:
+                time.sleep(0.05)
+    return "\n".join(lines)
 
 
 def words(output: Path) -> str:

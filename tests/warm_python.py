@@ -18,6 +18,7 @@ the socket that is its stdin, and ends with the process PID. For each it forks a
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import fcntl
 import gc
 import hashlib
@@ -45,6 +46,8 @@ from paceline.launch.threads import thread_variables
 
 SHARED = "WARM_PYTHONS"
 """The environment variable with the pid of the run whose workers share processes, and the folder of their sockets."""
+STACKS = signal.SIGRTMAX
+"""The signal at which a rank writes the stacks of its threads to its stderr, also where none of them runs Python."""
 _ENVIRONMENT = dict(os.environ)
 """What no test has changed yet."""
 _started: list[subprocess.Popen[bytes]] = []
@@ -298,6 +301,7 @@ def main() -> None:
         file = os.open(request[name], os.O_WRONLY) if request[name] else os.dup(2)
         os.dup2(file, descriptor)
         os.close(file)
+    faulthandler.register(STACKS)
     sys.argv = request["argv"]
     sys.path[0] = str(Path(sys.argv[0]).parent)
     runpy.run_path(sys.argv[0], run_name="__main__")
