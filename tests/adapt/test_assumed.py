@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -38,10 +39,15 @@ def times(topology: Topology, up: float, down: float) -> Topology:
     return replace(topology, root=replace(topology.root, children=(faster(first, up, down), *others)))
 
 
-def measured(known: Topology, up: float, down: float, spread: float = 1.0) -> tuple[Topology, str]:
-    """What is made of a measurement that found the first machine's link so many times as fast."""
+def measured(
+    known: Topology, up: float, down: float, spread: float = 1.0, waited: Sequence[float] = ()
+) -> tuple[Topology, str]:
+    """What is made of a measurement that found the first machine's link so many times as fast.
+
+    waited: the fraction of the time for which each machine's rank waited for a core.
+    """
     unknown = np.full((len(known.root.children),) * 2, np.nan)
-    figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread)
+    figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread, waited=np.array(waited))
     ranks = tuple(range(known.world))
     now, news = AssumedNetwork(Placement(known, ranks)).measured(Placement(times(known, up, down), ranks), figures)
     return now.topology, news
@@ -57,6 +63,22 @@ def test_a_link_that_is_another_one_way_is(factors: tuple[float, float]) -> None
     now, news = measured(parse(THREE), *factors)
     assert news.startswith("alpha ") and "(taken for 1 Gbit/s), beta 1 Gbit/s (taken for 1 Gbit/s)" in news
     assert now.root.children[0].uplink == times(parse(THREE), *factors).root.children[0].uplink
+
+
+@pytest.mark.parametrize(
+    ("waited", "believed"),
+    [
+        ((0.1, 0.2, 0.1), True),
+        ((0.9, 0.1, 0.1), False),  # it could not use its link
+        ((0.1, 0.9, 0.1), True),  # gamma could
+        ((0.1, 0.9, 0.9), False),  # nobody could use it
+    ],
+)
+def test_busy_cores_are_no_slow_link(waited: tuple[float, ...], believed: bool) -> None:
+    now, news = measured(parse(THREE), 0.05, 0.05, waited=waited)
+    assert bool(news) is believed
+    assert (now.root.children[0].uplink == parse(THREE).root.children[0].uplink) is not believed
+    assert measured(parse(THREE), 2.0, 2.0, waited=waited)[1], "what was seen to be faster is faster"
 
 
 def test_between_two_machines_it_is_their_way_that_is_another() -> None:

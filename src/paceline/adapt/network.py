@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from paceline.adapt.trusted import trusted
 from paceline.calibration import adapt as fitted
 from paceline.plan.choice import Choice, serving
 from paceline.plan.choose import choose
@@ -74,6 +75,7 @@ class AssumedNetwork:
         The words are empty if no link differs from what it was taken for by more than the measurement's error.
         """
         factor = max(fitted.OTHER_SPEED, measured.spread)
+        found = trusted(self.placement, found, measured.waited)
         found = replace(found, topology=alike(found.topology, factor))
         now = relink(self.placement, found, measured.loads)
         before, links = dict(_links(self.placement.topology)), dict(_links(now.topology))

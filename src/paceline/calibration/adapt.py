@@ -72,6 +72,14 @@ OTHER_SPEED = 1.1
 Found: by hand on machine A. Off by 2: where one of four links, measured with 3 % of noise, has become 10 % slower,
 plans are made again in 74 (1.05) and 0 (1.2) of 100 cases and not in 46; for one that is 20 % slower in 100 and 88 and
 not in 100. Links that are as they were led to new plans in none of 100 cases with each."""
+MOST_WAITED = 0.3
+"""The fraction of a measurement for which a rank may wait for a core and still find links slower than they were taken
+for.
+
+Found: on machine A under loads of 8 to 15: ranks in a lab, whose links limit them, waited for 0.10 to 0.25 of the time;
+ranks on the loopback interface, which only cores limit, for 0.32 to 0.90, and found 5 to 140 MB/s. Off by 2: half
+passes over slow links in most of these labs; twice takes busy cores for links of 7 to 80 MB/s in half of the other
+cases."""
 FASTEST_MEASURED = 5e8
 """Bytes per second above which a measurement shows the rank and not the link.
 

@@ -20,7 +20,7 @@ def relink(known: Placement, found: Placement, loads: Sequence[Load]) -> Placeme
     known switch goes where a found one overlaps it without being nested. The insides of machines stay as they were.
     loads: what was measured; machines are numbered in the order of their first ranks. Places are renumbered.
     """
-    before, now = _below(known), _below(found)
+    before, now = joined(known), joined(found)
     machines = sorted((ranks for ranks, node in before.items() if node.kind == "machine"), key=min)
     shown = {ranks: node for ranks, node in now.items() if node.kind == "switch"}
     switches = dict(shown)
@@ -48,7 +48,7 @@ def relink(known: Placement, found: Placement, loads: Sequence[Load]) -> Placeme
     return Placement(Topology(known.topology.name, numbered(root, count())), tuple(order))
 
 
-def _below(placement: Placement) -> dict[Below, Node]:
+def joined(placement: Placement) -> dict[Below, Node]:
     """Machines and switches that join some ranks to others, by these ranks; the lowest of several with equal ranks."""
     nodes: dict[Below, Node] = {}
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from statistics import median
 
 import numpy as np
 
 from paceline.adapt.measure.contention import loaded
+from paceline.adapt.measure.cpu_wait import waited_seconds
 from paceline.adapt.measure.links import crowded, of_first_ranks
 from paceline.adapt.measure.pairs import latency
 from paceline.adapt.measure.schedule import crowds, rounds
@@ -35,7 +37,9 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     seconds = max(ROUND_SECONDS, 2 * ROUND_TRIPS_AT_START * median(latencies[~np.isnan(latencies)].tolist()))
     times = OFTEN if count <= FEW_MACHINES else 2
     schedule = crowds(count, 1)[: MOST_UPLINK_ROUNDS // times] * times
+    begun, waited = time.monotonic(), waited_seconds()
     (load,) = loaded(group, machines, [range(count)], [schedule], seconds, np.inf)
+    share = (waited_seconds() - waited) / (time.monotonic() - begun)
     met = np.full((len(schedule), count, count), np.nan)
     for number, (to, arrived) in enumerate(zip(load.to, load.rate, strict=True)):
         met[number, range(count), to] = arrived
@@ -45,7 +49,8 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     rate[known] = np.nanmax(same, axis=0)  # a rank that waits for a core only makes a link look slower
     loads = crowded(group, machines, rate, seconds) if switches else ()
     unknown = np.full(count, np.nan)
-    return Measured(rate, latencies, unknown, unknown, loads, spread=spread(same))
+    shares = of_first_ranks(group, machines, np.array([share]))[:, 0]
+    return Measured(rate, latencies, unknown, unknown, loads, waited=shares, spread=spread(same))
 
 
 def spread(rates: Matrix) -> float:
