@@ -36,7 +36,7 @@ std::vector<OwnWait> Culprits::own(Clock::time_point now) const {
   for (const auto& operation : operations_) {
     if (operation->over()) continue;
     for (const auto& [waiting, more] : operation->waiting()) {
-      const bool called = waiting->waiter != 0 || waiting->notify;
+      const bool called = waiting->waiter != 0;
       for (const Operation* part : waiting->parts()) {
         const CallId call = call_of(*part);
         const auto same = std::ranges::find(waits, call, &OwnWait::call);
@@ -145,7 +145,10 @@ void Culprits::hear_answer(int peer, std::span<const std::byte> payload) {
   const auto now = Clock::now();
   known.asked = false;
   if (operations_.empty()) return;
-  if (known.asked_at < now - kPrompt) return ask(found->first, now);
+  if (known.asked_at < now - kPrompt) {
+    known.round = 0;
+    return ask(found->first, now);
+  }
   auto report = WaitReport::decoded(payload, now);
   if (!report) return;
   known.report = std::move(*report);

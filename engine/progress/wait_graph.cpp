@@ -68,34 +68,37 @@ void WaitGraph::follow(std::size_t at) {
     needed_[at].ends = edges_[at].empty();
     return;
   }
-  const bool called = std::ranges::any_of(report->waits, &OwnWait::called);
   for (const OwnWait& wait : report->waits)
-    if (wait.called == called && wait.age >= settled_) connect(at, wait, report->at);
+    if (wait.called && wait.age >= settled_) connect(at, wait, report->at);
   needed_[at].elsewhere = !edges_[at].empty();
   needed_[at].ends = edges_[at].empty();
 }
 
-// Whether all who are waited for there take part: they move on, however slowly.
-bool WaitGraph::moves(const Edge& edge) const {
-  std::vector<bool> seen(needed_.size());
-  std::vector<std::size_t> open{edge.to};
-  while (!open.empty()) {
-    const std::size_t at = open.back();
-    open.pop_back();
-    if (needed_[at].ends || needed_[at].elsewhere) return false;
-    if (seen[at]) continue;
-    seen[at] = true;
-    for (const Edge& next : edges_[at]) open.push_back(next.to);
-  }
-  return true;
+// Returns of each place whether a rank that is waited for from there on does not take part: else they move on, however
+// slowly.
+std::vector<bool> WaitGraph::held() const {
+  std::vector<std::vector<std::size_t>> waiting(needed_.size());
+  for (std::size_t at = 0; at < needed_.size(); ++at)
+    for (const Edge& edge : edges_[at]) waiting[edge.to].push_back(at);
+  std::vector<bool> found(needed_.size());
+  std::vector<std::size_t> reached;
+  const auto reach = [&](std::size_t at) {
+    if (!found[at]) reached.push_back(at);
+    found[at] = true;
+  };
+  for (std::size_t at = 0; at < needed_.size(); ++at)
+    if (needed_[at].ends || needed_[at].elsewhere) reach(at);
+  for (std::size_t i = 0; i < reached.size(); ++i) std::ranges::for_each(waiting[reached[i]], reach);
+  return found;
 }
 
 // A rank whose program is elsewhere waits for nobody, either, if what it does there moves on.
 WaitGraph::Ends WaitGraph::ends() const {
   Ends found;
+  const std::vector<bool> held = this->held();
+  const auto moves = [&](const Edge& edge) { return !held[edge.to]; };
   for (std::size_t at = 0; at < needed_.size(); ++at)
-    found.push_back(needed_[at].ends || (needed_[at].elsewhere &&
-                                         std::ranges::all_of(edges_[at], [&](const Edge& e) { return moves(e); })));
+    found.push_back(needed_[at].ends || (needed_[at].elsewhere && std::ranges::all_of(edges_[at], moves)));
   return found;
 }
 

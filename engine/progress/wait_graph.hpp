@@ -1,8 +1,8 @@
 // Follows from rank to rank who waits for whom, in whichever group or message that is, to those who wait for nobody.
 //
 // A rank that is waited for in an operation either takes part in it, and then waits for those whom it misses there; or
-// it has not come to it yet, because its program waits in other operations. One that does not answer, or whose program
-// waits in no operation, waits for nobody.
+// it has not come to it yet, because a thread of its program waits in other operations. One that does not answer, or
+// whose program waits in no operation, waits for nobody, whatever it has under way.
 #pragma once
 
 #include <cstddef>
@@ -64,7 +64,7 @@ class WaitGraph {
   std::size_t find(const std::string& who, const CallId& call, const std::string& by);
   void follow(std::size_t at);
   void connect(std::size_t at, const OwnWait& wait, Clock::time_point seen);
-  bool moves(const Edge& edge) const;
+  std::vector<bool> held() const;
   Ends ends() const;
   std::vector<std::size_t> ways(const Ends& ends) const;
   std::vector<Edge> way_to_next(std::size_t from) const;

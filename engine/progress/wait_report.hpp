@@ -29,7 +29,7 @@ CallId call_of(const Operation& operation);
 
 struct OwnWait {
   CallId call;
-  bool called = false;  // a caller waits for it, or is to be told of its end
+  bool called = false;  // a thread waits for it; else the program goes on meanwhile
   Clock::duration age{};
   std::vector<std::string> missing;  // the ranks that it waits for, as peers call them
 };

@@ -81,11 +81,15 @@ inline nb::object give(const PyGroup& self, std::shared_ptr<Operation> operation
   return nb::cast(PyOperation{self.engine, self.group, self.failed, std::move(operation)});
 }
 
-// Is called before each call that LargeCalls may count.
+// Whether all ranks stop before this call, which LargeCalls counts.
+inline bool stops_before(const PyGroup& self, const CollectiveCall& call) {
+  const auto& calls = self.group->large_calls;
+  return calls != nullptr && LargeCalls::counts(call.fingerprint(), bytes_of(*self.group, call)) && calls->stops();
+}
+
+// Is called before each call.
 inline void look_before(const PyGroup& self, const CollectiveCall& call) {
-  if (self.group->large_calls == nullptr || !LargeCalls::counts(call.fingerprint(), bytes_of(*self.group, call)))
-    return;
-  if (self.look.is_valid() && self.group->large_calls->stops()) self.look();
+  if (self.look.is_valid() && stops_before(self, call)) self.look();
 }
 
 // Runs a call that may wait. If a signal handler has raised meanwhile (see `signal_raised`), that exception comes out.

@@ -114,7 +114,7 @@ class GroupCommunicator final : public mpi::Communicator {
   }
 
   void look_before(const CollectiveCall& call) {
-    if (self_.group->large_calls == nullptr || !self_.group->large_calls->stops()) return;
+    if (!stops_before(self_, call)) return;
     const WithGil gil;
     try {
       paceline::look_before(self_, call);

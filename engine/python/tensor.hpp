@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <optional>
 
-#include "types/elements.hpp"
 #include "python/dlpack.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

@@ -67,6 +67,12 @@ def test_who_waits_for_nobody_is_named(way: str, tmp_path: Path) -> None:
     assert error["group"] == groups[does[1][1]]
 
 
+def test_a_rank_that_computes_beside_a_message_waits_for_nobody(tmp_path: Path) -> None:
+    error, ranks = told([[0, 1, 2]], [["beside", 0, 1], ["barrier", 0], ["barrier", 0]], tmp_path)
+    assert f"it waits for {ranks[0]}" in error["message"] and "which waits" not in error["message"]
+    assert error["rank"] == 0
+
+
 @pytest.mark.parametrize("way", CIRCLES)
 def test_ranks_that_wait_for_each_other_are_all_named_and_none_is_blamed(way: str, tmp_path: Path) -> None:
     groups, does, circle = CIRCLES[way]

@@ -1,8 +1,9 @@
 """Each rank does one thing and stays there; rank 1, whose patience ends first, says whom it was told to wait for.
 
 Arguments: the ranks' machines, and as JSON the groups, as lists of ranks, and what each rank does: "stop" (itself),
-"compute", or a call and its arguments: "barrier", "recv" or "send" with a rank of the job, or "named" with a name, each
-after the number of the group in which it is made. The call of rank 1 has 4 seconds.
+"compute", or a call and its arguments: "barrier", "recv" or "send" with a rank of the job, "named" with a name, or
+"beside", which computes while it receives from a rank of the job, each after the number of the group in which it is
+made. The call of rank 1 has 4 seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def begun(group: Any, coordinator: Any, ranks: list[int], what: str, whom: Any =
     match what:
         case "barrier":
             return group.barrier(async_op=True)
-        case "recv":
+        case "recv" | "beside":
             return group.recv(np.empty(MANY), ranks.index(whom), async_op=True)
         case "send":
             return group.send(np.ones(MANY), ranks.index(whom), async_op=True)
@@ -72,6 +73,8 @@ def main(machines: str, program: dict[str, Any]) -> None:
         time.sleep(600)
     what, number, *whom = does
     operation = begun(groups[number], coordinators[number], members[number], what, *whom)
+    if what == "beside":
+        time.sleep(600)
     try:
         operation.wait(PATIENCE if rank == 1 else None)
     except RuntimeError as error:

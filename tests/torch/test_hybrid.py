@@ -415,7 +415,7 @@ def test_some_shapes(ranks: Ranks, partitions: int, replicas: int) -> None:
 
 
 def check_choices(rank: int, size: int) -> None:
-    """Every rank chooses the same shape, and trains in it; in little memory another one."""
+    """Every rank chooses the same shape, and trains in it; in little memory the one that fits."""
     told = []
     for memory in (1 << 40, COMES_ALONG + 9800):
         torch.manual_seed(rank)
@@ -440,7 +440,7 @@ def check_choices(rank: int, size: int) -> None:
             last = hybrid.step(part, part)
         assert last < first
         hybrid.close()
-    assert told[0][0][:2] != (2, 1) == told[1][0][:2]
+    assert told[1][0][:2] == (2, 1)
 
 
 def check_accumulation(rank: int, size: int, replicas: int, schedule: str) -> None:

@@ -77,6 +77,16 @@ def test_a_slow_rank_is_the_news_also_where_most_of_the_step_is_computation() ->
     )
 
 
+def test_a_rank_that_is_a_little_slow_is_not_what_others_wait_for_if_another_comes_late() -> None:
+    made = without_network(report((1 << 10,), [[0.4, 0.1, 0.12, 0.1]] * 10))
+    late = [replace(rank, rates=replace(rank.rates, data_ms=300.0 * (n == 0))) for n, rank in enumerate(made.ranks)]
+    found = verdict(replace(made, ranks=tuple(late)), "run.json")  # rank 0 waits for its batches
+    assert found.headline.startswith(
+        "straggler-bound: 55 % of the step waits for the last rank, mostly rank 0 on alpha"
+    )
+    assert "rank 2" not in found.headline
+
+
 def test_a_rank_that_is_slow_in_a_few_steps_alone_does_not_compute_longer() -> None:
     computes = [[0.1, 0.1, 0.9 if step == 4 else 0.1, 0.1] for step in range(12)]
     found = verdict(report(SIZES, computes), "run.json")

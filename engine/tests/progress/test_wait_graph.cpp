@@ -85,10 +85,10 @@ TEST(who_has_only_begun_to_wait_goes_on_with_its_program) {
   check_one(Job().says("b", {}).blame(waits(together(1), {"b"})), "b");
 }
 
-TEST(what_a_caller_waits_for_counts_before_what_nobody_does) {
+TEST(what_goes_on_beside_the_program_holds_up_nobody) {
   const std::vector<OwnWait> both{waits(together(2), {"c"}, false), waits(together(3), {"d"})};
   check_one(Job().says("b", both).blame(waits(together(1), {"b"})), "d", {"b"});
-  check_one(Job().says("b", {both[0]}).blame(waits(together(1), {"b"})), "c", {"b"});
+  check_one(Job().says("b", {both[0]}).blame(waits(together(1), {"b"})), "b");
 }
 
 TEST(who_takes_part_and_misses_nobody_is_to_blame) {

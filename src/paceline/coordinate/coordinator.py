@@ -129,7 +129,7 @@ class Coordinator:
         number, coded, together = reduction(op), encoding(codec), bundle or _NO_BUNDLE
         tuning = self._tuning
         if tuning is not None:
-            tuning.note(name, data.count, data.dtype, (number, coded), together)
+            tuning.note(name, data.count, data.dtype, (number, max(coded, 0)), together)
         call = CollectiveCall(
             "all_reduce",
             target=data.address,

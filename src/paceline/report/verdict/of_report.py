@@ -20,6 +20,8 @@ from paceline.simulate.recording import Recording, ends_of, exchanged, recording
 
 _MOSTLY = 1.5
 """A rank is named if so many times an even share of the waiting for the last rank is for it."""
+_MOSTLY_SLOW = 0.5
+"""Ranks that compute longer are what the others wait for if the difference is this part of the wait, at least."""
 _BLOCKING = "The program waits for each of its calls at once, which the simulator does not follow."
 
 
@@ -47,9 +49,12 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
     sizes = _sizes(times)
     model = communication(run.topology, sizes, codec) if several else None
     ranks = [(rank.figures.rank, rank.figures.host) for rank in report.ranks]
+    latest = _latest(report, steps)
     slower = slow(computed_by_rank(steps, data, blocking), ranks)
-    several_slow = slower is not None and len(slower.ranks) > 1  # of these, which comes last says little
-    latest = _latest(report, steps) if not several_slow else None
+    if slower is not None and not _explains(slower, latest, found):
+        slower = None
+    if slower is not None and len(slower.ranks) > 1:
+        latest = None  # of several slow ranks, which one comes last says little
     gains: list[Gain] = []
     why = _BLOCKING
     ideal = model.seconds if model is not None else None
@@ -114,6 +119,12 @@ def _punctual(latest: Latest, found: Parts) -> Gain:
     """
     saved = min(latest.share * latest.seconds, found.step - found.transfer)
     return Gain(f"rank {latest.rank} coming with the others", found.step / (found.step - saved), MEASURED, LAST_RANK)
+
+
+def _explains(slower: Slow, latest: Latest | None, found: Parts) -> bool:
+    """Return whether it is for these ranks that the others wait, and not for one that comes late otherwise."""
+    known = latest is None or latest.rank in slower.ranks
+    return known and slower.seconds - slower.others >= _MOSTLY_SLOW * found.last_rank
 
 
 def _as_quick(slower: Slow, found: Parts) -> Gain:

@@ -141,12 +141,12 @@ class OptimizerStates:
 def _told(make: Callable[[], object]) -> list[Any]:
     """Gather from all ranks, through JSON, what each one's `make` returns. A collective.
 
-    Where it raises HybridError or TypeError, that rank raises it, and the others a HybridError that names the rank.
+    Where it raises an error, that rank raises it, and the others a HybridError that names the rank.
     """
     error: Exception | None = None
     try:
         mine = {"told": make()}
-    except (HybridError, TypeError) as found:
+    except Exception as found:
         error, mine = found, {"refused": str(found)}
     everybodys = [json.loads(text) for text in gather_bytes(json.dumps(mine).encode(), None)]
     if error is not None:
