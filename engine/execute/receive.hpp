@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "types/elements.hpp"
 #include "link/link.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

@@ -5,9 +5,9 @@
 #include <optional>
 #include <string>
 
-#include "types/elements.hpp"
 #include "mpi/abi.hpp"
 #include "mpi/communicator.hpp"
+#include "types/elements.hpp"
 
 namespace paceline::mpi {
 

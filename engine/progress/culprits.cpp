@@ -83,6 +83,14 @@ Blame Culprits::of(const Operation& operation) const {
   WaitGraph found = graph(since, report, settled);
   found.begin(description_, waits, now);
   Blame blame = found.blame();
+  const std::vector<std::string> idle = idlers(operation, since);
+  const auto is_doubtful = [&](const Blame::Root& root) {  // it has begun, and may only answer late
+    return heard(root.who, since) == nullptr && std::ranges::find(idle, root.who) == idle.end();
+  };
+  if (!idle.empty() && !blame.roots.empty() && std::ranges::all_of(blame.roots, is_doubtful)) {
+    blame.roots.clear();
+    for (const std::string& who : idle) blame.roots.push_back({who, {}});
+  }
   if (!blame.roots.empty() || !blame.circle.empty()) return blame;
   // All take part, and it moves on.
   std::set<std::string> names;
@@ -90,6 +98,17 @@ Blame Culprits::of(const Operation& operation) const {
   blame.roots.reserve(names.size());
   for (const std::string& who : names) blame.roots.push_back({who, {}});
   return blame;
+}
+
+// Returns the ranks that have not begun the operation, and wait for nobody as far as is known.
+std::vector<std::string> Culprits::idlers(const Operation& operation, Clock::time_point since) const {
+  std::vector<std::string> found;
+  for (const Operation* part : operation.parts())
+    for (std::string& who : names_of(*part->group, part->absent())) {
+      const WaitReport* report = heard(who, since);
+      if (report == nullptr || std::ranges::none_of(report->waits, &OwnWait::called)) found.push_back(std::move(who));
+    }
+  return found;
 }
 
 std::vector<std::string> Culprits::named(const Operation& operation) const {

@@ -51,6 +51,7 @@ class Culprits {
   std::vector<OwnWait> own(Clock::time_point now) const;
   // Of what was heard since then.
   WaitGraph graph(Clock::time_point since, const WaitReport& own, Clock::duration settled) const;
+  std::vector<std::string> idlers(const Operation& operation, Clock::time_point since) const;
   const WaitReport* heard(const std::string& who, Clock::time_point since) const;
   void ask(const std::string& who, Clock::time_point now);
 

@@ -1,8 +1,8 @@
 // Small collectives in one step: every rank shows everything that it has, and every rank takes what it needs.
 #pragma once
 
-#include "types/elements.hpp"
 #include "shared/shared_operation.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

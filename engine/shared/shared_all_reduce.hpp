@@ -19,9 +19,9 @@
 // This is the shared-address-space reduction of MVAPICH2-X (Hashmi et al., IPDPS 2018), without XPMEM.
 #pragma once
 
-#include "types/elements.hpp"
 #include "segment/method_tuner.hpp"
 #include "shared/shared_operation.hpp"
+#include "types/elements.hpp"
 
 namespace paceline {
 

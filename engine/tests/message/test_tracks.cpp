@@ -239,7 +239,7 @@ TEST(a_rank_that_leaves_in_the_middle_is_named) {
 }
 
 TEST(a_rank_that_does_not_come_is_named) {
-  World world(5, mixed, cut(two_and_three(), 5, 20'000), 2);
+  World world(5, mixed, cut(two_and_three(), 5, 20'000), 5);  // once all have said for whom they wait
   world.run([](Rank& r) {
     if (r.rank == 4) return;
     std::vector<float> data(100'000, 1);

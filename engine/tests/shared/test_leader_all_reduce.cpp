@@ -146,7 +146,7 @@ TEST(who_calls_it_with_another_count_is_named_on_every_machine) {
 
 TEST(who_never_comes_is_named_on_every_machine) {
   for (const int late : {0, 5}) {
-    World world(6, halves, three_and_three(), 2.6);  // once all have said whether they wait
+    World world(6, halves, three_and_three(), 5);  // once all have said for whom they wait
     world.run([&](Rank& r) {
       reduce_floats(r, 1024);
       if (r.rank == late) return;
