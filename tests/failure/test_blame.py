@@ -16,25 +16,18 @@ DEADLINE = 150.0
 STOPS = {
     # The groups, and what each rank does; rank 1 is told, at last, of rank 0.
     "a message, then a group": ([[0, 2], [1, 2]], ["stop", ["recv", 1, 2], ["barrier", 0]]),
-    "a message to a rank in a group": ([[0, 2], [1, 2]], ["stop", ["send", 1, 2], ["barrier", 0]]),
     "many messages": (
         [[0, 1, 2, 3, 4, 5]],
         ["stop", ["recv", 0, 2], ["send", 0, 3], ["recv", 0, 4], ["recv", 0, 5], ["recv", 0, 0]],
     ),
     "two groups": ([[1, 2], [2, 3], [0, 3]], ["stop", ["barrier", 0], ["barrier", 1], ["barrier", 2]]),
-    "a group in which others wait, too": (
-        [[1, 2, 3], [0, 3]],
-        ["stop", ["barrier", 0], ["barrier", 0], ["barrier", 1]],
-    ),
     "names": ([[1, 2], [0, 2]], ["stop", ["named", 0, "a"], ["named", 1, "b"]]),
     "a rank that computes": ([[1, 2], [0, 2]], ["compute", ["barrier", 0], ["recv", 1, 0]]),
 }
 CIRCLES = {
     # The same, and who waits for each other, each for the next.
     "messages": ([[0, 1, 2]], [["recv", 0, 1], ["recv", 0, 2], ["recv", 0, 0]], [0, 1, 2]),
-    "both send": ([[0, 1]], [["send", 0, 1], ["send", 0, 0]], [0, 1]),
     "groups": ([[0, 1], [1, 2], [0, 2]], [["barrier", 2], ["barrier", 0], ["barrier", 1]], [0, 2, 1]),
-    "names": ([[0, 1]], [["named", 0, "a"], ["named", 0, "b"]], [0, 1]),
     "others alone": ([[0, 2], [0, 1], [1, 2]], [["recv", 0, 2], ["barrier", 2], ["recv", 0, 0]], [0, 2]),
 }
 
