@@ -77,6 +77,7 @@ def test_what_people_read() -> None:
     assert [show_speed(62.5e6), show_speed(125e9), show_speed(1.23456e8)] == ["500 Mbit/s", "1 Tbit/s", "988 Mbit/s"]
     assert [show_time(50e-6), show_time(1.5e-3), show_time(0), show_time(3e-7)] == ["50 us", "1.5 ms", "0 ns", "300 ns"]
     assert [write_speed(62.5e6), write_time(50e-6)] == ["500 Mbit/s", "50 us"]
+    assert write_speed(1.25e17) == "1000000 Tbit/s"
 
 
 @given(speeds)

@@ -67,7 +67,7 @@ def show_time(seconds: float) -> str:
 def write_speed(speed: float) -> str:
     """Return a text that `parse_speed` reads back as exactly these bytes per second."""
     for digits in (6, 15):
-        if parse_speed(text := " ".join(_rounded(Fraction(speed), _SPEED_UNITS, digits))) == speed:
+        if parse_speed(text := _written(Fraction(speed), _SPEED_UNITS, digits)) == speed:
             return text
     return f"{speed!r} B/s"
 
@@ -86,7 +86,11 @@ def _value(found: re.Match[str]) -> Fraction:
 
 
 def _shown(value: Fraction, units: dict[str, Fraction]) -> str:
-    number, name = _rounded(value, units, 3)
+    return _written(value, units, 3)
+
+
+def _written(value: Fraction, units: dict[str, Fraction], digits: int) -> str:
+    number, name = _rounded(value, units, digits)
     return f"{plain(number)} {name}"
 
 
