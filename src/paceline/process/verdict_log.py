@@ -21,9 +21,9 @@ log = logging.getLogger("paceline")
 
 
 class VerdictLog:
-    """Looks now and then, in a thread of its own, until there is a verdict; logs it, and ends.
+    """Looks now and then, in a thread of its own, until the job is found to wait for its network, and warns of that.
 
-    It is a warning if the job waits for its network, because perhaps nobody knows of that, else an info.
+    Perhaps nobody knows of it. The first verdict that says something else is logged as an info.
 
     begin: called in the thread, before the first look; returns what looks, see `paceline.report.verdict.running`.
     """
@@ -42,9 +42,13 @@ class VerdictLog:
     def _run(self) -> None:
         if self._stopped.wait(_SECONDS):
             return
-        look, seconds = self._begin(), _SECONDS
+        look, seconds, told = self._begin(), _SECONDS, False
         while not self._stopped.wait(seconds):
-            if (found := look()) is not None:
-                log.log(logging.WARNING if found.waits_for_network else logging.INFO, "%s", found.text)
+            found = look()
+            if found is not None and found.waits_for_network:
+                log.warning("%s", found.text)
                 return
+            if found is not None and not told:  # a job that begins beside others may wait for its network later
+                log.info("%s", found.text)
+                told = True
             seconds *= 2
