@@ -53,14 +53,17 @@ def test_rates_are_compared_round_by_round():
     assert rows[0].iterations == 9
 
 
-@pytest.mark.long  # sixteen ranks import torch
+@pytest.mark.long  # twelve ranks import torch
 @pytest.mark.timeout(300)
 def test_rows_through_the_command_line(tmp_path):
     file = tmp_path / "rows.json"
-    done = bench("ddp", "--batch", 1, "--rounds", 3, "--steps", 1, "--json", file, seconds=280)
+    some = ["gloo", "compress_int8", "sharded_optimizer", "fsdp_paceline"]
+    wanted = ["--methods", ",".join(some)]
+    done = bench("ddp", *wanted, "--batch", 1, "--rounds", 3, "--steps", 1, "--json", file, seconds=280)
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())
-    assert [row["system"] for row in rows] == list(measure.METHODS) == list(training.METHODS)
+    assert [row["system"] for row in rows] == ["alone", "silent", *some]
+    assert list(measure.METHODS) == list(training.METHODS)
     for row in rows:
         assert row["wrong"] == 0
         assert row["bytes"] == 4 * 11_689_512
