@@ -87,10 +87,11 @@ Blame Culprits::of(const Operation& operation) const {
   const auto is_doubtful = [&](const Blame::Root& root) {  // it has begun, and may only answer late
     return heard(root.who, since) == nullptr && std::ranges::find(idle, root.who) == idle.end();
   };
-  if (!idle.empty() && !blame.roots.empty() && std::ranges::all_of(blame.roots, is_doubtful)) {
-    blame.roots.clear();
+  if (!idle.empty() && std::erase_if(blame.roots, is_doubtful) > 0 && blame.roots.empty())
     for (const std::string& who : idle) blame.roots.push_back({who, {}});
-  }
+  // Who was not missing in the last round has just given up itself, and others have been missing for longer.
+  const auto is_new = [&](const Blame::Root& root) { return asked_ > operation.started && !was_missing(root.who); };
+  if (!std::ranges::all_of(blame.roots, is_new)) std::erase_if(blame.roots, is_new);
   if (!blame.roots.empty() || !blame.circle.empty()) return blame;
   // All take part, and it moves on.
   std::set<std::string> names;
@@ -98,6 +99,11 @@ Blame Culprits::of(const Operation& operation) const {
   blame.roots.reserve(names.size());
   for (const std::string& who : names) blame.roots.push_back({who, {}});
   return blame;
+}
+
+bool Culprits::was_missing(const std::string& who) const {
+  const auto found = known_.find(who);
+  return found != known_.end() && (found->second.asked || found->second.round == round_);
 }
 
 // Returns the ranks that have not begun the operation, and wait for nobody as far as is known.

@@ -52,6 +52,7 @@ class Culprits {
   // Of what was heard since then.
   WaitGraph graph(Clock::time_point since, const WaitReport& own, Clock::duration settled) const;
   std::vector<std::string> idlers(const Operation& operation, Clock::time_point since) const;
+  bool was_missing(const std::string& who) const;  // in the last round of questions
   const WaitReport* heard(const std::string& who, Clock::time_point since) const;
   void ask(const std::string& who, Clock::time_point now);
 

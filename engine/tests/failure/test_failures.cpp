@@ -304,7 +304,7 @@ TEST(errors_survive_frames_and_garbled_ones_are_none) {
 
 TEST(a_timeout_names_who_is_missing) {
   on_every_wire([](Wire wire) {
-    World world(3, [=](int, int) { return wire; }, false, 2);
+    World world(3, [=](int, int) { return wire; }, false, 5);  // in which all answer for whom they wait
     world.run([&](Rank& r) {
       if (r.rank == 2) return;
       const auto error = failure_of([&] { reduce_floats(r, 5000); });
