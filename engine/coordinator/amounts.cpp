@@ -12,11 +12,7 @@ Handle Amounts::exchange(const BatchContext& context, const Carried& one) {
     mine_ = {one.own == nullptr ? 0 : one.own->request->bytes / size_of(what.dtype)};
   }
   all_.resize(static_cast<std::size_t>(context.group.size()) * mine_.size());
-  const CollectiveCall call{.collective = Collective::all_gather,
-                            .source = reinterpret_cast<const std::byte*>(mine_.data()),
-                            .target = reinterpret_cast<std::byte*>(all_.data()),
-                            .count = mine_.size(),
-                            .dtype = DType::int64};
+  const auto call = gather_bytes(mine_.data(), all_.data(), mine_.size() * sizeof(mine_.front()));
   return start(context.engine, context.group, call, Mode::inside);
 }
 
