@@ -40,14 +40,20 @@ def times(topology: Topology, up: float, down: float) -> Topology:
 
 
 def measured(
-    known: Topology, up: float, down: float, spread: float = 1.0, waited: Sequence[float] = ()
+    known: Topology,
+    up: float,
+    down: float,
+    spread: float = 1.0,
+    waited: Sequence[float] = (),
+    bursts: Sequence[float] = (),
 ) -> tuple[Topology, str]:
     """What is made of a measurement that found the first machine's link so many times as fast.
 
-    waited: the fraction of the time for which each machine's rank waited for a core.
+    waited, bursts: of each machine, see `Measured`.
     """
     unknown = np.full((len(known.root.children),) * 2, np.nan)
-    figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread, waited=np.array(waited))
+    cores = {"waited": np.array(waited), "bursts": np.array(bursts)}
+    figures = Measured(unknown, unknown, unknown[0], unknown[0], spread=spread, **cores)
     ranks = tuple(range(known.world))
     now, news = AssumedNetwork(Placement(known, ranks)).measured(Placement(times(known, up, down), ranks), figures)
     return now.topology, news
@@ -66,19 +72,21 @@ def test_a_link_that_is_another_one_way_is(factors: tuple[float, float]) -> None
 
 
 @pytest.mark.parametrize(
-    ("waited", "believed"),
+    ("waited", "bursts", "believed"),
     [
-        ((0.1, 0.2, 0.1), True),
-        ((0.9, 0.1, 0.1), False),  # it could not use its link
-        ((0.1, 0.9, 0.1), True),  # gamma could
-        ((0.1, 0.9, 0.9), False),  # nobody could use it
+        ((0.1, 0.2, 0.1), (3, 3, 3), True),  # packets were lost, perhaps
+        ((0.9, 0.1, 0.1), (3, 3, 3), False),  # it could not use its link
+        ((0.1, 0.9, 0.1), (3, 3, 3), True),  # gamma could
+        ((0.1, 0.9, 0.9), (3, 3, 3), False),  # nobody could use it
+        ((0.9, 0.9, 0.9), (1.3, 1.3, 1.3), True),  # cores were busy, but bytes came evenly: the link is slow
+        ((), (), True),
     ],
 )
-def test_busy_cores_are_no_slow_link(waited: tuple[float, ...], believed: bool) -> None:
-    now, news = measured(parse(THREE), 0.05, 0.05, waited=waited)
+def test_busy_cores_are_no_slow_link(waited: tuple[float, ...], bursts: tuple[float, ...], believed: bool) -> None:
+    now, news = measured(parse(THREE), 0.05, 0.05, waited=waited, bursts=bursts)
     assert bool(news) is believed
     assert (now.root.children[0].uplink == parse(THREE).root.children[0].uplink) is not believed
-    assert measured(parse(THREE), 2.0, 2.0, waited=waited)[1], "what was seen to be faster is faster"
+    assert measured(parse(THREE), 2.0, 2.0, waited=waited, bursts=bursts)[1], "what was seen to be faster is faster"
 
 
 def test_between_two_machines_it_is_their_way_that_is_another() -> None:

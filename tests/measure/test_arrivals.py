@@ -39,8 +39,8 @@ class Peer:
         return BEFORE + MESSAGE * whole + int(rest)
 
 
-def found(pauses: Sequence[float], late: Iterator[float]) -> float:
-    """The rate that a rank finds which is late by these seconds at every look at its clock."""
+def seen(pauses: Sequence[float], late: Iterator[float]) -> Arrivals:
+    """What a rank sees which is late by these seconds at every look at its clock."""
     peer = Peer(pauses)
 
     def clock() -> float:
@@ -53,7 +53,12 @@ def found(pauses: Sequence[float], late: Iterator[float]) -> float:
         peer.now = max(peer.now, arrived)
         arrivals.add(MESSAGE)
     assert arrivals.counted
-    return arrivals.rate(SETTLED)
+    return arrivals
+
+
+def found(pauses: Sequence[float], late: Iterator[float]) -> float:
+    """The rate that this rank finds."""
+    return seen(pauses, late).rate(SETTLED)
 
 
 seconds = st.one_of(st.just(0.0), st.floats(0, 3))
@@ -75,3 +80,9 @@ def test_a_sender_that_is_held_up_in_the_middle_hides_nothing() -> None:
     pauses = [0.0] * MESSAGES
     pauses[SETTLED + 2] = 5.0
     assert found(pauses, iter([0.0] * 65)) == pytest.approx(LINK, rel=0.02)
+
+
+def test_bytes_come_in_bursts_where_a_rank_is_held_up_and_evenly_where_a_link_limits_them() -> None:
+    assert seen([0.0] * MESSAGES, iter([0.0] * 65)).burst(SETTLED) == pytest.approx(1.0, rel=0.05)
+    pauses = [0.0 if message % 8 else 40 * MESSAGE / LINK for message in range(MESSAGES)]
+    assert seen(pauses, iter([0.0] * 65)).burst(SETTLED) > 3

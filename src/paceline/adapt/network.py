@@ -75,7 +75,7 @@ class AssumedNetwork:
         The words are empty if no link differs from what it was taken for by more than the measurement's error.
         """
         factor = max(fitted.OTHER_SPEED, measured.spread)
-        found = trusted(self.placement, found, measured.waited)
+        found = trusted(self.placement, found, measured)
         found = replace(found, topology=alike(found.topology, factor))
         now = relink(self.placement, found, measured.loads)
         before, links = dict(_links(self.placement.topology)), dict(_links(now.topology))

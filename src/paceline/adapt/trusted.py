@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paceline.calibration.adapt import MOST_WAITED
+from paceline.calibration.adapt import BURST, MOST_WAITED
 from paceline.topology import Link
 from paceline.topology.discover import Placement
-from paceline.topology.measured import Matrix
+from paceline.topology.measured import Measured
 from paceline.topology.relink import joined
 from paceline.topology.tree import Node, Topology
 
 
-def trusted(known: Placement, found: Placement, waited: Matrix) -> Placement:
+def trusted(known: Placement, found: Placement, measured: Measured) -> Placement:
     """Return `found` with no machine's link slower than in `known` if its measurement says little.
 
-    Where a link limits a stream, the ranks at its ends wait for the network; where they wait for cores, these limit it,
-    and the link may carry any more. The fastest stream to or from a machine counts, so one other machine that does not
-    wait is enough. waited: as in `Measured`; nothing is left in doubt where it is empty.
+    Where a link limits a stream, bytes come evenly, however long the ranks at its ends wait for their cores. Where the
+    cores limit it, bytes come in bursts, and the link may carry any more. Bytes also come in bursts where packets are
+    lost, but then no rank waits for a core. The fastest stream to or from a machine counts, so one other machine with
+    a free core is enough. Nothing is left in doubt where `measured` tells neither.
     """
-    busy = waited > MOST_WAITED
+    if not (measured.waited.size and measured.bursts.size):
+        return found
+    busy = (measured.waited > MOST_WAITED) & (measured.bursts > BURST)
     if not busy.any():
         return found
     before, now = joined(known), joined(found)

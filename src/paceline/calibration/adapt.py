@@ -72,14 +72,15 @@ OTHER_SPEED = 1.1
 Found: by hand on machine A. Off by 2: where one of four links, measured with 3 % of noise, has become 10 % slower,
 plans are made again in 74 (1.05) and 0 (1.2) of 100 cases and not in 46; for one that is 20 % slower in 100 and 88 and
 not in 100. Links that are as they were led to new plans in none of 100 cases with each."""
-MOST_WAITED = 0.3
-"""The fraction of a measurement for which a rank may wait for a core and still find links slower than they were taken
-for.
+MOST_WAITED, BURST = 0.3, 1.8
+"""The fraction of a measurement for which a rank waits for a core, and how many times as fast as the whole the fastest
+tenth of its streams comes, above both of which it may find a link slower than it is.
 
-Found: on machine A under loads of 8 to 15: ranks in a lab, whose links limit them, waited for 0.10 to 0.25 of the time;
-ranks on the loopback interface, which only cores limit, for 0.32 to 0.90, and found 5 to 140 MB/s. Off by 2: half
-passes over slow links in most of these labs; twice takes busy cores for links of 7 to 80 MB/s in half of the other
-cases."""
+Found: on machine A under loads of 8 to 15, in 8 to 13 jobs each: ranks in a lab, whose links limit them, waited for
+0.10 to 0.49 of the time, and bytes came 1.2 to 1.5 times as fast in a burst; ranks on the loopback interface, which
+only cores limit, waited for 0.32 to 0.90, and bytes came 2.1 to 14 times as fast. Off by 2: half the wait passes over
+slow links in none of these labs, twice takes busy cores for slow links in most of the other jobs; half the burst passes
+over slow links in most labs where ranks wait that long, twice takes busy cores for slow links in most other jobs."""
 FASTEST_MEASURED = 5e8
 """Bytes per second above which a measurement shows the rank and not the link.
 

@@ -17,12 +17,14 @@ class Load:
     """Rounds in which each of these machines sends to one other and receives from one other, all at once.
 
     to: array of (rounds, machines) int64. In round r, machine `machines[i]` sends to machine `machines[to[r, i]]`.
-    rate: array of (rounds, machines) float64, the bytes per second that arrived there.
+    rate: array of (rounds, machines) float64, the bytes per second that arrived there. bursts: array of (rounds,
+    machines) float64, how many times as fast the fastest tenth of them came, nan where that is not known; may be empty.
     """
 
     machines: tuple[int, ...]
     to: Integers
     rate: Matrix
+    bursts: Matrix = field(default_factory=lambda: np.empty((0, 0)))
 
     def carried(self, machines: Collection[int]) -> tuple[float, float]:
         """Return the most bytes per second that these machines together sent to others, and received from others.
@@ -43,8 +45,9 @@ class Measured:
     (machines, machines) float64, the seconds that a small message takes between ranks of machines i and j. local_rate,
     local_latency: arrays of (machines,) float64, the same between ranks of a machine. loads: the rates when all send at
     once, first all machines, then parts of them. waited: array of (machines,) float64, the fraction of the time for
-    which the first rank of each machine waited for a core; empty where that was not measured. spread: the factor by
-    which rates of the same pair usually differ.
+    which the first rank of each machine waited for a core; empty where that was not measured. bursts: array of
+    (machines,) float64, the median of `Load.bursts` over the streams that a machine sent and received; empty where that
+    was not measured. spread: the factor by which rates of the same pair usually differ.
     """
 
     rate: Matrix
@@ -53,4 +56,5 @@ class Measured:
     local_latency: Matrix
     loads: tuple[Load, ...] = ()
     waited: Matrix = field(default_factory=lambda: np.empty(0))
+    bursts: Matrix = field(default_factory=lambda: np.empty(0))
     spread: float = 1.0

@@ -11,6 +11,8 @@ from paceline.group.group import Group
 
 _LEAST_PART = 0.5
 """The fraction of the bytes that the best part of a stream must have at least."""
+_BURST = 0.1
+"""The fraction of the bytes whose pace shows whether a stream comes in bursts."""
 
 
 class Arrivals:
@@ -50,6 +52,11 @@ class Arrivals:
         For streams that share a link, whose rates add up to the link's over the same time only.
         """
         return self._fastest(settled, 1.0)
+
+    def burst(self, settled: int) -> float:
+        """Return how many times as fast as `mean` the fastest tenth of the bytes came; nan where nothing came."""
+        mean = self.mean(settled)
+        return self._fastest(settled, _BURST) / mean if mean > 0 else np.nan
 
     def rate(self, settled: int) -> float:
         """Return the bytes per second after the first `settled` messages, of a stream that has its links for itself.

@@ -46,7 +46,7 @@ def loaded(
     count = max(map(len, schedules))
     own = next(number for number, ranks in enumerate(machines) if group.rank in ranks)
     mine = next((number for number, part in enumerate(parts) if own in part), None)
-    got = np.zeros(count)
+    got = np.zeros((count, 2))
     # Memory that is new in every message would take longer to map than to send.
     leaving, coming = np.zeros((2, IN_FLIGHT, LARGEST_MESSAGE), np.uint8)
     done = 0
@@ -58,13 +58,15 @@ def loaded(
         place = part.index(own)
         target, source = part[sends_to[place]], part[sends_to.index(place)]
         got[turn] = _both_ways(group, machines[target][0], machines[source][0], seconds, leaving, coming)
-    everyone = np.empty((group.size, done))
+    everyone = np.empty((group.size, done, 2))
     group.all_gather(everyone, got[:done].copy())
     loads = []
     for part, schedule in zip(parts, schedules, strict=True):
         targets = np.array([schedule[turn % len(schedule)] for turn in range(done)])
-        arrived = everyone[[machines[machine][0] for machine in part]].T  # by round and receiver
-        loads.append(Load(tuple(part), targets, np.take_along_axis(arrived, targets, axis=1)))
+        # By round and receiver.
+        arrived, bursts = (everyone[[machines[machine][0] for machine in part], :, each].T for each in (0, 1))
+        by_sender = (np.take_along_axis(each, targets, axis=1) for each in (arrived, bursts))
+        loads.append(Load(tuple(part), targets, *by_sender))
     return loads
 
 
@@ -80,8 +82,10 @@ def _size(number: int) -> int:
     return int(min(SMALLEST_MESSAGE << number // ALIKE, LARGEST_MESSAGE))
 
 
-def _both_ways(group: Group, target: int, source: int, seconds: float, leaving: Pieces, coming: Pieces) -> float:
-    """The bytes per second that came from `source` while this rank sent to `target`.
+def _both_ways(
+    group: Group, target: int, source: int, seconds: float, leaving: Pieces, coming: Pieces
+) -> tuple[float, float]:
+    """The bytes per second that came from `source` while this rank sent to `target`, and their `Arrivals.burst`.
 
     leaving, coming: arrays of (IN_FLIGHT, LARGEST_MESSAGE) uint8 for what is under way.
     """
@@ -120,8 +124,8 @@ def _send(group: Group, peer: int, seconds: float, pieces: Pieces) -> None:
         _finish(operation)
 
 
-def _receive(group: Group, peer: int, pieces: Pieces) -> float:
-    """The bytes per second that arrived after TCP had found its rate."""
+def _receive(group: Group, peer: int, pieces: Pieces) -> tuple[float, float]:
+    """The bytes per second that arrived after TCP had found its rate, and how much faster they came in a burst."""
     arrivals = Arrivals(group, peer)
     posted = read = 0
     under_way = deque[Operation | int | None]()
@@ -135,7 +139,8 @@ def _receive(group: Group, peer: int, pieces: Pieces) -> float:
         arrivals.add(_size(read))
         left = int(pieces[read % IN_FLIGHT, 0])
         read += 1
-    return arrivals.mean(arrivals.after(SETTLING))
+    settled = arrivals.after(SETTLING)
+    return arrivals.mean(settled), arrivals.burst(settled)
 
 
 def _finish(operation: Operation | int | None) -> None:

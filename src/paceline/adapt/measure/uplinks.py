@@ -22,7 +22,7 @@ from paceline.calibration.measure import (
     ROUND_TRIPS_AT_START,
 )
 from paceline.group.group import Group
-from paceline.topology.measured import Matrix, Measured
+from paceline.topology.measured import Load, Matrix, Measured
 
 
 def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> Measured:
@@ -50,7 +50,8 @@ def uplinks(group: Group, machines: Sequence[Sequence[int]], switches: bool) -> 
     loads = crowded(group, machines, rate, seconds) if switches else ()
     unknown = np.full(count, np.nan)
     shares = of_first_ranks(group, machines, np.array([share]))[:, 0]
-    return Measured(rate, latencies, unknown, unknown, loads, waited=shares, spread=spread(same))
+    bursts = _bursts(load, count)
+    return Measured(rate, latencies, unknown, unknown, loads, waited=shares, bursts=bursts, spread=spread(same))
 
 
 def spread(rates: Matrix) -> float:
@@ -63,6 +64,17 @@ def spread(rates: Matrix) -> float:
     slowest = np.nanmin(rates, axis=0)
     heard = slowest > 0
     return median((np.nanmax(rates, axis=0)[heard] / slowest[heard]).tolist()) if heard.any() else np.inf
+
+
+def _bursts(load: Load, count: int) -> Matrix:
+    """The median of the bursts of the streams that each machine sent or received; 1 where none is known."""
+    found = np.ones(count)
+    for machine in range(count):
+        mine = (load.to == machine) | (np.arange(count) == machine)
+        known = load.bursts[mine & ~np.isnan(load.bursts)]
+        if known.size:
+            found[machine] = median(known.tolist())
+    return found
 
 
 def _latencies(group: Group, machines: Sequence[Sequence[int]], own: int) -> Matrix:
