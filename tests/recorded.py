@@ -36,7 +36,7 @@ def report(
 ) -> Report:
     """The report of a job whose rank r computes `computes[step][r]` seconds in a step, and then exchanges `sizes`.
 
-    It hands in all but the last of these at equal distances; exchanges take `slower` times what the cost model says,
+    It submits all but the last of these at equal distances; exchanges take `slower` times what the cost model says,
     one after the other, and begin when all ranks have called. ahead: seconds by which the second machine's clock is.
     metrics: whether a small call comes after every third step.
     """

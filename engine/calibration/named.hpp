@@ -11,7 +11,7 @@ namespace paceline::calibration {
 // Found: on machine B, by that reckoning. Off by 2: 1.36 times as long at worst (half, named 48 KiB, named tensors of 2
 // ranks).
 inline constexpr std::size_t kReducedAlone = std::size_t{64} << 10;
-// Bytes of a batch up to which the caller that hands in its last tensor packs it; the rest is for whoever waits.
+// Bytes of a batch up to which the caller that submits its last tensor packs it; the rest is for whoever waits.
 // Found: by hand. Off by 2: within noise (named tensors of 2 ranks).
 inline constexpr std::uint64_t kPackedBySubmitter = std::uint64_t{32} << 10;
 // Bytes that are packed in one step.
@@ -30,7 +30,7 @@ inline constexpr std::uint64_t kLeastHeld = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMostHeld = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t kHeldPart = 8;
 
-// Seconds after which a rank of the policy `graph` takes it that a caller which is not blocked hands in nothing more:
+// Seconds after which a rank of the policy `graph` takes it that a caller which is not blocked submits nothing more:
 // it then negotiates. Found: by hand; longer than a layer takes between two gradients on few cores that others share.
 // Off by 2: within noise (named tensors of 2 ranks); a step that is not as foreseen takes so much longer or shorter.
 inline constexpr double kGraphPatience = 1;

@@ -8,17 +8,17 @@ std::vector<int> Absentees::known(const PendingRequest& pending) const {
   return pending.join ? std::vector<int>() : agreement_.policy().missing(*pending.request);
 }
 
-std::vector<int> Absentees::yet_to_hand_in(const PendingRequest& pending) const {
+std::vector<int> Absentees::yet_to_submit(const PendingRequest& pending) const {
   if (pending.issued) return {};
   auto ranks = known(pending);
   if (ranks.empty())
-    for (std::size_t rank = 0; rank < pending.handed_in.size(); ++rank)
-      if (!pending.handed_in[rank]) ranks.push_back(static_cast<int>(rank));
+    for (std::size_t rank = 0; rank < pending.submitted.size(); ++rank)
+      if (!pending.submitted[rank]) ranks.push_back(static_cast<int>(rank));
   return ranks;
 }
 
 std::vector<int> Absentees::missing(const PendingRequest& pending) const {
-  auto ranks = yet_to_hand_in(pending);
+  auto ranks = yet_to_submit(pending);
   if (!ranks.empty()) return ranks;
   for (const Operation* operation : under_way())
     for (const int rank : operation->missing())
@@ -27,12 +27,12 @@ std::vector<int> Absentees::missing(const PendingRequest& pending) const {
 }
 
 std::vector<const Operation*> Absentees::parts(const PendingRequest& pending) const {
-  auto operations = yet_to_hand_in(pending).empty() ? under_way() : std::vector<const Operation*>();
+  auto operations = yet_to_submit(pending).empty() ? under_way() : std::vector<const Operation*>();
   if (operations.empty()) operations.push_back(&pending);
   return operations;
 }
 
-// Once all ranks have handed a request in, it waits for what is under way before it, or for its own data.
+// Once all ranks have submitted a request, it waits for what is under way before it, or for its own data.
 std::vector<const Operation*> Absentees::under_way() const {
   std::vector<const Operation*> operations;
   const auto add = [&](const Handle& operation) {

@@ -56,7 +56,7 @@ CollectiveCall call_of(const Carried& carried) {
   return call;
 }
 
-std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch) {
+std::unique_ptr<BatchWork> start_batch(const BatchContext& context, std::vector<Carried> batch) {
   if (batch.front().request->on_device) return carry_on_device(context, std::move(batch));
   switch (batch.front().request->what.collective) {
     case Collective::all_reduce: return carry_all_reduce(context, std::move(batch));

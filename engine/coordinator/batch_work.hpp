@@ -28,13 +28,13 @@ class FusionMemory {
   std::unique_ptr<ArenaMemory> memory_;
 };
 
-// A request of a batch; `own` is null if this rank has not handed it in, because it has joined.
+// A request of a batch; `own` is null if this rank has not submitted it, because it has joined.
 struct Carried {
   RequestPtr request;
   std::shared_ptr<PendingRequest> own;
 };
 
-// Returns the call of a request, without memory if this rank has not handed it in. A request without a codec leaves
+// Returns the call of a request, without memory if this rank has not submitted it. A request without a codec leaves
 // that to the group.
 CollectiveCall call_of(const Carried& carried);
 
@@ -79,7 +79,7 @@ class BatchWork {
 bool is_packed(const Request& request);
 
 // Makes the work for the requests of a batch, which is one request, or several that fuse.
-std::unique_ptr<BatchWork> carry(const BatchContext& context, std::vector<Carried> batch);
+std::unique_ptr<BatchWork> start_batch(const BatchContext& context, std::vector<Carried> batch);
 
 std::unique_ptr<BatchWork> carry_all_reduce(const BatchContext& context, std::vector<Carried> fused);
 std::unique_ptr<BatchWork> carry_broadcast(const BatchContext& context, std::vector<Carried> one);

@@ -76,9 +76,9 @@ void Batches::cancel(const Cancel& what) {
   stream.queue.erase(first, stream.queue.end());
 }
 
-bool Batches::carry(bool submitting) {
+bool Batches::advance(bool submitting) {
   bool moved = false;
-  for (std::size_t i = 0; i < streams_.size(); ++i) moved |= carry(*streams_[i], submitting);
+  for (std::size_t i = 0; i < streams_.size(); ++i) moved |= advance(*streams_[i], submitting);
   std::erase_if(streams_, [&](const auto& stream) {
     const bool over = stream->ending && stream->queue.empty() && stream->issued >= stream->due;
     if (!over) return false;
@@ -89,7 +89,7 @@ bool Batches::carry(bool submitting) {
   return moved;
 }
 
-bool Batches::carry(Stream& stream, bool submitting) {
+bool Batches::advance(Stream& stream, bool submitting) {
   bool moved = false;
   while (!stream.queue.empty()) {
     Batch& batch = stream.queue.front();
@@ -127,7 +127,7 @@ void Batches::begin(Stream& stream) {
   if (calls != nullptr && !first.on_device && what.collective == Collective::all_reduce &&
       LargeCalls::counts(what, batch.bytes))
     batch.large = static_cast<std::int64_t>(calls->begin(what.collective, batch.bytes, realtime_ns()));
-  batch.work = paceline::carry(stream.context, std::move(batch.carried));
+  batch.work = start_batch(stream.context, std::move(batch.carried));
 }
 
 void Batches::end(Stream& stream) {

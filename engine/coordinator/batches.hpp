@@ -23,7 +23,8 @@ class Batches {
   using Finished = std::function<void(PendingRequest&)>;
 
   // `data` carries the batches of channel 0, and shows how to make the others. `moved` is called, with the engine's
-  // lock held, when there may be something to `carry` for another reason than that the engine's loop has come further.
+  // lock held, when there may be something to `advance` for another reason than that the engine's loop has come
+  // further.
   Batches(const std::shared_ptr<Engine>& engine, std::shared_ptr<Group> data, Finished finished,
           std::function<void()> moved);
 
@@ -35,9 +36,9 @@ class Batches {
   // This rank does not take part any more in batches from that number on, even if other ranks have begun some. It does
   // take part in those before, even if it has yet to begin on the channel.
   void cancel(const Cancel& what);
-  // Moves them on. A caller that hands in a request leaves the packing of large batches to the engine's thread. Returns
+  // Moves them on. A caller that submits a request leaves the packing of large batches to the engine's thread. Returns
   // whether anything moved. Throws Failure, or std::bad_alloc.
-  bool carry(bool submitting);
+  bool advance(bool submitting);
 
   // The bytes of the batches that are not over; each batch counts at least 1.
   std::uint64_t bytes() const { return bytes_; }
@@ -96,7 +97,7 @@ class Batches {
 
   Stream* find_stream(std::uint32_t channel);
   Stream& stream_of(std::uint32_t channel);
-  bool carry(Stream& stream, bool submitting);
+  bool advance(Stream& stream, bool submitting);
   static bool stops(const Stream& stream);
   void report_stop(Stream& stream);
   static void begin(Stream& stream);

@@ -64,28 +64,28 @@ void Coordinator::open(std::uint64_t board_offset) {
   const auto lock = loop_.enter();
   if (agreement_.is_open()) throw Failure(ErrorKind::invalid, "this coordinator is open already");
   agreement_.open(make_policy(policy_name_, options_, seat_, boards_.open(board_offset)));
-  follow_up();
+  step_now();
 }
 
 void Coordinator::set_order(const std::vector<std::vector<std::string>>& buffers) {
   const auto lock = loop_.enter();
   check_open("set_order");
   agreement_.policy().set_order(buffers);
-  follow_up();
+  step_now();
 }
 
 void Coordinator::tune(std::uint64_t fusion_bytes) {
   const auto lock = loop_.enter();
   check_open("tune");
   agreement_.policy().tune(fusion_bytes);
-  follow_up();
+  step_now();
 }
 
 void Coordinator::use(const std::string& name, const std::vector<std::vector<std::string>>& buffers) {
   const auto lock = loop_.enter();
   check_open("use");
   agreement_.policy().use(name, buffers);
-  follow_up();
+  step_now();
 }
 
 Policy::Use Coordinator::in_use() {
@@ -173,12 +173,12 @@ std::shared_ptr<PendingRequest> Coordinator::submit(const RequestArguments& argu
                                           " is still under way: a tensor with the same name as another that is "
                                           "currently being processed needs a name of its own");
   if (arguments.on_device) batches_.device_calls().admit(pending->after, arguments.on_device->devices);
-  if (requests_.submit(pending, arguments, now)) follow_up();
-  totals_.handing_in_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
+  if (requests_.submit(pending, arguments, now)) step_now();
+  totals_.submitting_ns += static_cast<std::uint64_t>(ns_of(Clock::now()) - ns_of(now));
   return pending;
 }
 
-// The lock is not held: see DeviceCalls. The others wait for what this rank cannot hand in.
+// The lock is not held: see DeviceCalls. The others wait for what this rank cannot submit.
 std::shared_ptr<device::Moment> Coordinator::moment_of(const RequestArguments& arguments) {
   try {
     return arguments.moment(seat_.rank);
@@ -198,11 +198,11 @@ std::shared_ptr<PendingRequest> Coordinator::join() {
   join_ = std::make_shared<PendingRequest>(*this);
   const auto joined = join_;
   requests_.join(*joined, Clock::now());
-  follow_up();
+  step_now();
   return joined;
 }
 
-void Coordinator::get_going() {
+void Coordinator::resume() {
   idle_ = false;
   if (state() == State::running) return;
   reset();
@@ -213,8 +213,8 @@ void Coordinator::get_going() {
   loop_.add(shared_from_this());
 }
 
-void Coordinator::follow_up() {
-  get_going();
+void Coordinator::step_now() {
+  resume();
   submitting_ = true;
   loop_.step_now(*this);
   submitting_ = false;
@@ -240,7 +240,7 @@ void Coordinator::want(PendingRequest& pending) {
   if (std::exchange(pending.wanted, true)) return;
   if (pending.join || pending.issued || pending.over() || closed_) return;
   agreement_.policy().wanted(*pending.request, seconds_of(Clock::now()));
-  follow_up();
+  step_now();
 }
 
 void Coordinator::awaited(PendingRequest& pending) {
@@ -265,19 +265,19 @@ bool Coordinator::step() {
 
 bool Coordinator::advance(Now now) {
   if (const Error* error = batches_.error()) throw Failure(*error);
-  bool moved = hear(now);
+  bool moved = receive(now);
   moved |= agreement_.look(now);
   moved |= act(now);
   CpuMeter* const meter = loop_.meter();
   const bool apart = batches_.bytes() > 0 && meter != nullptr && meter->work() == CpuMeter::Work::coordination;
   if (apart) meter->turn_to(CpuMeter::Work::other);
-  while (carry()) {
+  while (advance_batches()) {
     moved = true;
     if (!act(now)) break;
   }
   end_join();
   agreement_.ring_if_due();
-  if (const Error* why = departures_.needed_after(ended())) go_without(*why);
+  if (const Error* why = departures_.needed_after(ended())) stop_agreeing(*why);
   ask(now);
   wake = std::min(agreement_.wakes(), asks_);
   const bool busy = batches_.bytes() > 0;
@@ -288,12 +288,12 @@ bool Coordinator::advance(Now now) {
   return moved;
 }
 
-bool Coordinator::hear(Now now) {
-  return correspondence_.hear([&](int from, Correspondence::Kind kind, std::span<const std::byte> message) {
+bool Coordinator::receive(Now now) {
+  return correspondence_.receive([&](int from, Correspondence::Kind kind, std::span<const std::byte> message) {
     switch (kind) {
-      case Correspondence::closing: return departures_.hear(from, message);
+      case Correspondence::closing: return departures_.receive(from, message);
       case Correspondence::ask: return inquiries_.answer(from, message, joins(), ended());
-      case Correspondence::have: return inquiries_.hear_of_hand_in(from, message);
+      case Correspondence::have: return inquiries_.hear_of_submission(from, message);
       case Correspondence::await: return inquiries_.hear_of_wait(from, message, joins(), ended());
       default: return agreement_.policy().receive(from, message, seconds_of(now));
     }
@@ -352,9 +352,9 @@ void Coordinator::carry_out(const Joined& action) {
   if (join_) join_->last_to_join = action.last;
 }
 
-bool Coordinator::carry() {
+bool Coordinator::advance_batches() {
   const auto before = batches_.bytes();
-  const bool moved = batches_.carry(submitting_);
+  const bool moved = batches_.advance(submitting_);
   if (batches_.bytes() != before) agreement_.policy().busy(batches_.bytes());
   return moved;
 }
@@ -380,7 +380,7 @@ void Coordinator::ask(Now now) {
 // A rank has left that is needed, so that ranks will not agree on anything any more. The others find that out by
 // themselves: they may still be about to end what this rank has ended, unless the rank that left gave up something in
 // the middle.
-void Coordinator::go_without(const Error& error) {
+void Coordinator::stop_agreeing(const Error& error) {
   if (batches_.bytes() > 0) throw Failure(error);
   agreement_.give_up(error);
   if (!requests_.under_way().empty()) fail(error);

@@ -1,4 +1,4 @@
-// Carries out the requests that ranks hand in by name, in any order: it tells a policy what happens, and moves the data
+// Carries out the requests that ranks submit by name, in any order: it tells a policy what happens, and moves the data
 // of the batches that the policy issues.
 //
 // It is an operation of the engine's one loop, under way for as long as a request of this rank is, or its policy polls.
@@ -36,7 +36,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
 
   // Where the board of this machine lies in the arena of its first rank, which must tell the others before they `open`.
   std::uint64_t board_offset() const { return boards_.offset(); }
-  // Each rank calls this once. From then on it may hand in requests.
+  // Each rank calls this once. From then on it may submit requests.
   void open(std::uint64_t board_offset);
 
   // Throws Failure if an argument is invalid, or if the coordinator has failed or is closed; a device that fails fails
@@ -72,7 +72,7 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
   // Requests that are not over fail, here and on ranks where they need this one. An engine that closes calls this.
   // Does nothing in a forked child.
   void close();
-  // Takes no lock: whether nothing can be handed in any more because somebody has closed it.
+  // Takes no lock: whether nothing can be submitted any more because somebody has closed it.
   bool closed() const { return closed_; }
   // Does the same as `close`, for a caller that holds the engine's lock.
   void leave() override;
@@ -108,21 +108,21 @@ class Coordinator final : public Operation, public LoopGuest, public std::enable
 
   std::shared_ptr<device::Moment> moment_of(const RequestArguments& arguments);
   void check_open(std::string_view request, std::string_view name = {}) const;
-  void get_going();
-  void follow_up();
+  void resume();
+  void step_now();
   void want(PendingRequest& pending);
 
   bool advance(Now now);
-  bool hear(Now now);
+  bool receive(Now now);
   bool act(Now now);
   void carry_out(Issue& action);
   void carry_out(const Cancel& action);
   void carry_out(const Joined& action);
   void count_negotiation(const PendingRequest& issued);
-  bool carry();
+  bool advance_batches();
   void end_join();
   void ask(Now now);
-  void go_without(const Error& error);
+  void stop_agreeing(const Error& error);
   void carry_weight(bool carries);
 
   bool joins() const { return join_ && join_->last_to_join < 0; }

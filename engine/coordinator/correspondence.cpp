@@ -20,7 +20,7 @@ void Correspondence::tell(int to, Kind kind, std::span<const std::byte> message)
   } while (!message.empty());
 }
 
-bool Correspondence::hear(const Heard& heard) {
+bool Correspondence::receive(const Heard& heard) {
   if (control_.notes.empty()) return false;
   for (const Note& note : std::exchange(control_.notes, {})) {
     const auto kind = static_cast<Kind>(note.tag);

@@ -25,7 +25,7 @@ class Correspondence {
   // Nothing is sent to a rank that cannot be reached any more.
   void tell(int to, Kind kind, std::span<const std::byte> message);
   // Hands on what has come, in order. Returns whether anything has.
-  bool hear(const Heard& heard);
+  bool receive(const Heard& heard);
 
  private:
   LoopHost& loop_;

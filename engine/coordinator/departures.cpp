@@ -15,7 +15,7 @@ void Departures::tell(std::uint64_t ended, const Error& why) {
     if (rank != control_.rank) correspondence_.tell(rank, Correspondence::closing, message);
 }
 
-void Departures::hear(int from, std::span<const std::byte> message) {
+void Departures::receive(int from, std::span<const std::byte> message) {
   Departure departure;
   if (message.size() < sizeof departure.ended) return;
   std::memcpy(&departure.ended, message.data(), sizeof departure.ended);

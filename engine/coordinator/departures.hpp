@@ -18,7 +18,7 @@ class Departures {
   // This rank leaves, and says so: it has seen the end of so many batches and joins. `why` is no error, unless it
   // leaves because of one.
   void tell(std::uint64_t ended, const Error& why);
-  void hear(int from, std::span<const std::byte> message);
+  void receive(int from, std::span<const std::byte> message);
   // Returns why a rank has left that is needed by everything that this rank, which has seen the end of so many, has not
   // seen the end of; null if there is none.
   const Error* needed_after(std::uint64_t ended) const;

@@ -195,7 +195,7 @@ std::vector<Handle> DeviceCalls::reduce_scatter(const DeviceCall& call) {
   return operations;
 }
 
-// What this rank has not handed in, because it has joined, is zeros. The call comes after all earlier ones, and so may
+// What this rank has not submitted, because it has joined, is zeros. The call comes after all earlier ones, and so may
 // use the memory in which they were packed.
 device::Handed DeviceCalls::reduce_packed(const DeviceCall& call) {
   std::vector<device::Block> blocks;

@@ -22,7 +22,7 @@ namespace paceline {
 // guards what comes of it.
 struct DeviceCall {
   std::vector<Carried> carried;
-  std::shared_ptr<device::Device> device;  // null if this rank has handed in nothing on one so far
+  std::shared_ptr<device::Device> device;  // null if this rank has submitted nothing on one so far
   std::vector<std::size_t> counts;         // by rank: the elements that come here, where ranks may differ
   std::weak_ptr<const Allocate> allocate;  // gone once the request has failed
   std::vector<Handle> operations = {};     // that carry it out
@@ -48,7 +48,7 @@ class DeviceCalls {
   const Error* error() const { return group_ != nullptr && group_->error ? &group_->error : nullptr; }
   void fail_group(const Error& error);
   // Of a request that was handed over and has failed: calls `then`, with the lock held, once no other rank is in its
-  // memory any more, and the stream with which it was handed in comes after what this device still does there.
+  // memory any more, and the stream with which it was submitted comes after what this device still does there.
   void when_released(const PendingRequest& request, std::function<void()> then);
   // Starts nothing more. If requests have failed that were handed over, their group fails on all ranks.
   void leave();

@@ -61,13 +61,13 @@ void Inquiries::ask(Clock::time_point now) const {
       continue;
     }
     if (left-- == 0) return;
-    if (pending->handed_in.empty()) {
-      pending->handed_in.resize(static_cast<std::size_t>(control_.size()));
-      pending->handed_in[static_cast<std::size_t>(seat_.rank)] = true;
+    if (pending->submitted.empty()) {
+      pending->submitted.resize(static_cast<std::size_t>(control_.size()));
+      pending->submitted[static_cast<std::size_t>(seat_.rank)] = true;
     }
     if (!fits) continue;
     for (int rank = 0; rank < control_.size(); ++rank)
-      if (!pending->handed_in[static_cast<std::size_t>(rank)])
+      if (!pending->submitted[static_cast<std::size_t>(rank)])
         correspondence_.tell(rank, Correspondence::ask, question);
   }
 }
@@ -86,15 +86,15 @@ void Inquiries::answer(int from, std::span<const std::byte> question, bool joins
   if (message.size() <= Correspondence::kMost) correspondence_.tell(from, Correspondence::await, message);
 }
 
-void Inquiries::hear_of_hand_in(int from, std::span<const std::byte> answer) const {
+void Inquiries::hear_of_submission(int from, std::span<const std::byte> answer) const {
   std::uint64_t asked = 0;
   std::string_view nothing;
   if (!read(answer, asked, nothing)) return;
   for (PendingRequest* pending : requests_.under_way())
-    if (pending->id == asked && !pending->handed_in.empty()) pending->handed_in[static_cast<std::size_t>(from)] = true;
+    if (pending->id == asked && !pending->submitted.empty()) pending->submitted[static_cast<std::size_t>(from)] = true;
 }
 
-// A caller of this rank waits for what another rank has not handed in, and a caller there for what this rank has not:
+// A caller of this rank waits for what another rank has not submitted, and a caller there for what this rank has not:
 // both wait in vain, unless they have other threads. It has to be so twice, patience() apart, when both ranks have seen
 // the end of the same batches: so it is nothing that one of them has yet to hear of.
 void Inquiries::hear_of_wait(int from, std::span<const std::byte> answer, bool joins, std::uint64_t ended) const {
@@ -111,8 +111,8 @@ void Inquiries::hear_of_wait(int from, std::span<const std::byte> answer, bool j
     pending.in_vain = name;
   } else if (!std::exchange(pending.told_in_vain, true)) {
     warnings_.add(pending.description() + " waits for " + control_.name_of(from) +
-                  ", which has not handed it in and waits for \"" + pending.in_vain + "\", which this rank, " +
-                  control_.name_of(seat_.rank) + ", has not handed in: neither ends unless another thread does");
+                  ", which has not submitted it and waits for \"" + pending.in_vain + "\", which this rank, " +
+                  control_.name_of(seat_.rank) + ", has not submitted: neither ends unless another thread does");
   }
 }
 

@@ -1,8 +1,8 @@
 // Asks other ranks what they wait for.
 //
-// A policy may not know which ranks have yet to hand in a request, or to join (which has no name). So this rank asks
+// A policy may not know which ranks have yet to submit a request, or to join (which has no name). So this rank asks
 // the others after a while. A rank that has nothing under way in this coordinator does not even hear that, and has not
-// handed in the request. Ranks on other machines that are known to be missing are asked, too, so that something was
+// submitted the request. Ranks on other machines that are known to be missing are asked, too, so that something was
 // sent to them: see Engine::tell_line. Where a caller waits, ranks of this machine are asked as well, as they may wait
 // for this rank.
 #pragma once
@@ -36,9 +36,9 @@ class Inquiries {
   // A rank asks this one. joins: whether this rank has joined; ended: the batches and joins that it has seen the end
   // of.
   void answer(int from, std::span<const std::byte> question, bool joins, std::uint64_t ended) const;
-  // A rank has handed in what this one asked about.
-  void hear_of_hand_in(int from, std::span<const std::byte> answer) const;
-  // A rank that has not handed in what this one asked about waits itself.
+  // A rank has submitted what this one asked about.
+  void hear_of_submission(int from, std::span<const std::byte> answer) const;
+  // A rank that has not submitted what this one asked about waits itself.
   void hear_of_wait(int from, std::span<const std::byte> answer, bool joins, std::uint64_t ended) const;
 
  private:

@@ -1,4 +1,4 @@
-// A request that this rank has handed in to a coordinator, as an operation that callers can wait for. The coordinator
+// A request that this rank has submitted to a coordinator, as an operation that callers can wait for. The coordinator
 // carries it out; the engine's loop does not step it.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Record {
   std::int64_t packed_ns = 0;
   std::int64_t reduced_ns = 0;
   std::int64_t done_ns = 0;
-  bool last = false;         // this rank was the last to hand it in
+  bool last = false;         // this rank was the last to submit it
   std::uint64_t number = 0;  // this rank's requests are numbered from 1, as they end
 };
 
@@ -43,7 +43,7 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   CollectiveCall call;              // as RequestArguments has it
   std::vector<std::size_t> counts;  // by rank: the elements for it, or in its part; afterwards those that it sent
   std::shared_ptr<ArenaMemory> output;
-  std::shared_ptr<device::Moment> after;     // on a device: what the caller's stream had to do when it was handed in
+  std::shared_ptr<device::Moment> after;     // on a device: what the caller's stream had to do when it was submitted
   std::shared_ptr<const Allocate> allocate;  // on a device: see RequestArguments
   Callback callback;                         // is called once it is over
   int last_to_join = -1;
@@ -54,8 +54,8 @@ class PendingRequest final : public Operation, public std::enable_shared_from_th
   // blocked.
   bool wanted = false;
   bool blocks = false;
-  std::vector<bool> handed_in;  // by rank: it has said so when asked; empty before any rank is asked
-  std::string in_vain;          // what a rank that has not handed it in waits for itself, and this rank has not
+  std::vector<bool> submitted;  // by rank: it has said so when asked; empty before any rank is asked
+  std::string in_vain;          // what a rank that has not submitted it waits for itself, and this rank has not
   bool told_in_vain = false;
   std::size_t place = 0;  // its place among the coordinator's pending requests
 

@@ -1,4 +1,4 @@
-// What a caller says of a request that it hands in.
+// What a caller says of a request that it submits.
 #pragma once
 
 #include <functional>

@@ -33,7 +33,7 @@ bool Requests::submit(const std::shared_ptr<PendingRequest>& pending, const Requ
   pending->what = pending->request->what;
   const bool first = name.current == nullptr;
   if (first) {
-    hand_in(name, pending, now);
+    submit_now(name, pending, now);
   } else {
     name.waiting.push_back(pending);
   }
@@ -47,7 +47,7 @@ void Requests::join(PendingRequest& pending, Clock::time_point now) {
   add(pending, now);
 }
 
-void Requests::hand_in(Name& name, std::shared_ptr<PendingRequest> pending, Clock::time_point now) {
+void Requests::submit_now(Name& name, std::shared_ptr<PendingRequest> pending, Clock::time_point now) {
   Policy& policy = agreement_.policy();
   policy.submit(pending->request, seconds_of(now));
   if (pending->blocks) {
@@ -93,10 +93,10 @@ void Requests::settle(PendingRequest& pending, const Error& error) {
   }
   if (pending.join) return;
   record(std::move(pending.record));
-  hand_in_next(pending, now);
+  submit_next(pending, now);
 }
 
-void Requests::hand_in_next(const PendingRequest& ended, Clock::time_point now) {
+void Requests::submit_next(const PendingRequest& ended, Clock::time_point now) {
   const auto found = names_.find(ended.request->name);
   Name& name = found->second;
   if (name.current.get() != &ended) return;
@@ -106,7 +106,7 @@ void Requests::hand_in_next(const PendingRequest& ended, Clock::time_point now) 
     auto next = std::move(name.waiting.front());
     name.waiting.pop_front();
     try {
-      hand_in(name, next, now);
+      submit_now(name, next, now);
     } catch (const Failure& failure) {
       name.current = next;
       settle(*next, {failure.kind, failure.what(), failure.culprit});

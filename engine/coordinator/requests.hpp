@@ -54,8 +54,8 @@ class Requests {
   };
   using Names = std::unordered_map<std::string, Name, NameHash, std::equal_to<>>;
 
-  void hand_in(Name& name, std::shared_ptr<PendingRequest> pending, Clock::time_point now);
-  void hand_in_next(const PendingRequest& ended, Clock::time_point now);
+  void submit_now(Name& name, std::shared_ptr<PendingRequest> pending, Clock::time_point now);
+  void submit_next(const PendingRequest& ended, Clock::time_point now);
   void add(PendingRequest& pending, Clock::time_point now);
   void remove(const PendingRequest& pending);
   void record(Record&& record);

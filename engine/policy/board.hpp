@@ -1,6 +1,6 @@
 // The policy `board`, which is Paceline's own: it has no cycle and no synchronisation, only news.
 //
-// On one machine each rank marks in shared memory what it has handed in. The rank that completes the marks of a request
+// On one machine each rank marks in shared memory what it has submitted. The rank that completes the marks of a request
 // writes that into a log, which all ranks follow. The requests between two cuts of the log become batches, the same on
 // all ranks. A rank that is idle and sees requests that are not cut off yet writes a cut. So a request that a caller
 // waits for goes out at once, and requests that become ready while a batch is carried out go out together. In a job of
@@ -79,7 +79,7 @@ class Board : public Policy {
 
   // Brings an entry into the log of all.
   void order(std::span<const std::uint64_t> entry);
-  // Makes every rank forget, at one place of the log, what it has handed in under this name; returns the request of
+  // Makes every rank forget, at one place of the log, what it has submitted under this name; returns the request of
   // this rank, if it has one.
   RequestPtr withdraw(std::string_view name);
   // Whether a request of this rank is on the board, or on its way there.

@@ -41,7 +41,7 @@ void Board::publish() {
 }
 
 // Once all ranks of this machine have joined, no rank marks anything here. Rank 0 learns that, and what is marked
-// before it: it takes everything else for not handed in.
+// before it: it takes everything else for not submitted.
 void Board::tell_full() {
   std::uint64_t position = std::numeric_limits<std::uint64_t>::max();
   for (int local = 0; local < static_cast<int>(locals_.size()); ++local) {
@@ -62,7 +62,7 @@ void Board::tell_full() {
 }
 
 // All requests are over, and new rounds begin: a rank that has not read so far yet still counts ranks that have joined
-// as ready, and must not find what others hand in from now on complete.
+// as ready, and must not find what others submit from now on complete.
 void Board::all_joined(int last) {
   cut();
   dictionary_.finish_all();

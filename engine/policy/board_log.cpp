@@ -39,7 +39,7 @@ void Board::log(std::span<const std::uint64_t> entry) {
     owed_.emplace_back(entry.begin(), entry.end());
 }
 
-// Other ranks need not wake up for an entry that waits for a cut, nor for a description: a rank that has handed in the
+// Other ranks need not wake up for an entry that waits for a cut, nor for a description: a rank that has submitted the
 // same request has written it, too. But if others have written behind this one, they could not be read until now.
 void Board::notify(EntryKind kind) {
   if (memory_.overtaken()) ring_ = true;

@@ -1,4 +1,4 @@
-// The memory that ranks of one machine share for the policy `board`: marks that tell which rank has handed in what, and
+// The memory that ranks of one machine share for the policy `board`: marks that tell which rank has submitted what, and
 // one log that all follow.
 //
 // Each function is one atomic, sequentially consistent step. The engine implements them by atomics in a span of shared
@@ -42,7 +42,7 @@ class BoardMemory {
   virtual void join(int rank, std::uint64_t word) = 0;
   virtual std::uint64_t joined(int rank) const = 0;
 
-  // These count the local ranks that wait for something that they have handed in. A rank that begins to wait and then
+  // These count the local ranks that wait for something that they have submitted. A rank that begins to wait and then
   // looks into the log sees everything that was appended by a rank that did not see it in `wanted` afterwards.
   virtual void want(bool begins) = 0;
   virtual bool wanted() const = 0;

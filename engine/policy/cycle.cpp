@@ -63,7 +63,7 @@ void Cycle::begin_cycle(double now) {
   begin_synchronisation();
 }
 
-// Looks for the requests that were handed in since the last cycle, and for all of them if the cache has changed.
+// Looks for the requests that were submitted since the last cycle, and for all of them if the cache has changed.
 void Cycle::take_queue() {
   std::size_t known = taken_.size();
   if (taken_.empty() || looked_at_ != cache_.changes()) {
@@ -262,7 +262,7 @@ std::vector<int> Cycle::missing(const Request& request) const {
     for (int rank = 0; rank < size_; ++rank)
       if (rank != rank_ && is_missing(static_cast<std::size_t>(rank))) ranks.push_back(rank);
   };
-  // The lists that have not come hold what the other ranks have handed in since.
+  // The lists that have not come hold what the other ranks have submitted since.
   if (phase_ == Phase::gathering) {
     add_if([&](std::size_t rank) { return lists_[rank].empty(); });
     return ranks;

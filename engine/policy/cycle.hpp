@@ -70,8 +70,8 @@ class Cycle : public Policy {
   // What rank 0 knows of a request that is not in the cache.
   struct Pending {
     std::vector<RequestPtr> descriptions;
-    std::vector<int> number;  // by rank: the number of its description, -1 if it has not handed the request in
-    int handed_in = 0;
+    std::vector<int> number;  // by rank: the number of its description, -1 if it has not submitted the request
+    int submitted = 0;
     std::int32_t priority = 0;
   };
 
@@ -105,8 +105,8 @@ class Cycle : public Policy {
   double began_ = 0;  // when the cycle began, after its sleep
   std::uint64_t busy_ = 0;
 
-  std::vector<Queued> queue_;                    // requests handed in since a cycle has begun
-  std::vector<RequestPtr> held_;                 // on rank 0: requests handed in after `rest`, for the next policy
+  std::vector<Queued> queue_;                    // requests submitted since a cycle has begun
+  std::vector<RequestPtr> held_;                 // on rank 0: requests submitted after `rest`, for the next policy
   std::vector<Queued> taken_;                    // requests that cycles have taken, and that not all ranks have
   std::uint64_t looked_at_ = 0;                  // the changes of the cache when they were looked for
   std::vector<std::uint64_t> have_;              // the bits of those

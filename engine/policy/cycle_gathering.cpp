@@ -109,8 +109,8 @@ void Cycle::count(int from, const RequestPtr& request, std::int32_t priority) {
   if (pending.number.empty()) pending.number.assign(static_cast<std::size_t>(size_), -1);
   int& number = pending.number[static_cast<std::size_t>(from)];
   if (number >= 0) return;
-  pending.priority = pending.handed_in == 0 ? priority : std::max(pending.priority, priority);
-  ++pending.handed_in;
+  pending.priority = pending.submitted == 0 ? priority : std::max(pending.priority, priority);
+  ++pending.submitted;
   const auto known =
       std::ranges::find_if(pending.descriptions, [&](const auto& d) { return d->agrees_with(*request); });
   number = static_cast<int>(known - pending.descriptions.begin());
@@ -118,12 +118,12 @@ void Cycle::count(int from, const RequestPtr& request, std::int32_t priority) {
   ready_.push_back(request->name);
 }
 
-// Writes the verdict on a request, if all ranks have handed it in or have joined.
+// Writes the verdict on a request, if all ranks have submitted it or have joined.
 void Cycle::put_ready(const std::string& name) {
   const auto found = pending_.find(name);
   if (found == pending_.end()) return;
   const Pending& pending = found->second;
-  if (pending.handed_in + joins_ < size_) return;  // at once: it is asked for every rank that hands something in
+  if (pending.submitted + joins_ < size_) return;  // at once: it is asked for every rank that submits something
   int ready = 0;
   Report all;
   std::vector<std::pair<int, std::uint32_t>> sides;

@@ -20,7 +20,7 @@ struct SlotState {
   std::unique_ptr<std::vector<RequestPtr>> others;
   std::uint32_t round = 1;       // the round that is going on
   std::uint64_t defined_at = 0;  // a place in the log
-  RequestPtr mine;               // the request that this rank has handed in in this round
+  RequestPtr mine;               // the request that this rank has submitted in this round
   std::uint32_t claimed = 0;     // the last round that this rank found complete
   std::uint32_t older = kNoSlot;
   std::uint32_t newer = kNoSlot;
@@ -46,12 +46,12 @@ class Dictionary {
   // begins its next round, together with the request of its old name.
   struct Placed {
     std::uint32_t slot;
-    RequestPtr evicted;  // the request that this rank had handed in under the slot's old name
+    RequestPtr evicted;  // the request that this rank had submitted under the slot's old name
   };
   Placed define(RequestPtr definition, std::uint64_t position);
   // A round is over; ranks had this description.
   void finish(std::uint32_t slot, std::uint32_t number);
-  // The rounds of all slots are over: what ranks have marked or handed in in them does not count any more.
+  // The rounds of all slots are over: what ranks have marked or submitted in them does not count any more.
   void finish_all();
 
  private:

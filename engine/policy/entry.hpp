@@ -17,13 +17,13 @@ using Words = std::vector<std::uint64_t>;
 
 enum class EntryKind : std::uint8_t {
   define = 1,  // a name and a description of it, as text
-  issue,       // a slot's round is over: all ranks have handed in its request
+  issue,       // a slot's round is over: all ranks have submitted its request
   fail,        // the same, but the request cannot be carried out: why, as text
   cut,         // the requests issued since the last cut go out now
   join,        // a rank has joined
   settle,      // a rank that has joined has nothing under way
   joined,      // all ranks have joined and have nothing under way
-  ready,       // only in messages: a machine's ranks have handed in a slot's request, or have joined
+  ready,       // only in messages: a machine's ranks have submitted a slot's request, or have joined
   full,        // only in messages: all ranks of a machine have joined
   start,       // graph: a rank has taken an order
   started,     // graph: all ranks have taken it

@@ -64,11 +64,11 @@ void Graph::submit(RequestPtr request, double now) {
   if (starting_) return held_.push_back(std::move(request));
   Place* place = find(request->name);
   if (place == nullptr || run_ == 0 || place->next >= limit_) return Board::submit(std::move(request), now);
-  hand_in(*place, std::move(request));
+  fill(*place, std::move(request));
   settle();
 }
 
-void Graph::hand_in(Place& place, RequestPtr request) {
+void Graph::fill(Place& place, RequestPtr request) {
   const bool as_known = place.known->agrees_with(*request);
   place.slot = std::move(request);
   ++filled_;

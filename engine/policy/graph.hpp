@@ -1,12 +1,12 @@
 // The policy `graph` (TOPO, of "Load imbalance in data processing for large-scale deep learning", section IV-D): the
 // order of requests and how they are fused is known beforehand, the same on all ranks.
 //
-// A rank issues buffer k when it has handed in all of it and has issued buffer k-1; ranks do not talk to each other.
+// A rank issues buffer k when it has submitted all of it and has issued buffer k-1; ranks do not talk to each other.
 // Requests that the order does not name go by the board. So does the first step, in which ranks find out whether they
 // agree.
 //
 // A rank cannot go on if a caller waits while a buffer is not full, or if a request is not what it was. A caller that
-// is not blocked, and is told or asks when a request is over, may hand in more; if it does not for some time, it waits,
+// is not blocked, and is told or asks when a request is over, may submit more; if it does not for some time, it waits,
 // too. The rank then says in
 // the board's log from which buffer on it deviates. It has given nothing to that buffer, so no rank has completed that
 // or a later one: these buffers are taken back and negotiated on the board. Once the steps are complete again there,
@@ -56,7 +56,7 @@ class Graph : public Board {
   static constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
   // The questions for which ranks are counted, as flags of `start` and `started`.
   enum Count : std::uint8_t { order_taken, run_drained };
-  // A flag of `deviate`: the reason is not something that was handed in.
+  // A flag of `deviate`: the reason is not something that was submitted.
   static constexpr std::uint8_t kOnPurpose = 1;
 
   // What the order says about a name, and what became of it.
@@ -64,7 +64,7 @@ class Graph : public Board {
     std::uint32_t buffer = 0;
     std::uint64_t negotiated = 0;  // how often the board issued it since the deviation, or since there is an order
     RequestPtr known;              // the last request that was issued
-    RequestPtr slot;               // the request handed in for the next buffer that holds it
+    RequestPtr slot;               // the request submitted for the next buffer that holds it
     std::uint64_t next = 0;        // the number of that buffer in the run
     RequestPtr issued;             // the last request that was issued in the run
   };
@@ -73,7 +73,7 @@ class Graph : public Board {
   void take_order();
   void forget_run();
   void started(std::uint8_t what, std::uint64_t number, bool differ);
-  void hand_in(Place& place, RequestPtr request);
+  void fill(Place& place, RequestPtr request);
   bool holds(const Request& request);
   void issue_full();
   void deviate();
@@ -88,7 +88,7 @@ class Graph : public Board {
   const std::uint64_t fusion_bytes_;
   std::vector<std::vector<std::string>> waiting_order_;  // the new order, until all ranks have it
   bool starting_ = false;
-  std::vector<RequestPtr> held_;  // requests handed in until then
+  std::vector<RequestPtr> held_;  // requests submitted until then
   Tally tally_;
 
   std::unordered_map<std::string, std::uint32_t> by_name_;
@@ -110,8 +110,8 @@ class Graph : public Board {
   std::optional<std::vector<std::uint64_t>> rest_words_;  // on rank 0: the words of a rest that it has yet to tell
   bool said_ = false;
   std::vector<const Request*> awaited_;  // requests that a caller waits for, and that are not issued
-  std::vector<const Request*> wanted_;   // requests of callers that are not blocked, and may hand in more
-  double came_ = 0;                      // when this rank last handed something in
+  std::vector<const Request*> wanted_;   // requests of callers that are not blocked, and may submit more
+  double came_ = 0;                      // when this rank last submitted something
   bool sleeps_ = false;
   std::vector<RequestPtr> together_;
 };

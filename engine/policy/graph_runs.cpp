@@ -20,10 +20,9 @@ void Graph::deviated(std::uint64_t from, int by, bool on_purpose) {
   if (running_) {
     if (!on_purpose) ++counters_.deviations;
     if (!said_ && !on_purpose)
-      give(
-          Warn{"rank " + std::to_string(by) +
-               " did not hand in its requests as the order of them says; until a whole step does, they are negotiated" +
-               " (this is said once)"});
+      give(Warn{"rank " + std::to_string(by) +
+                " did not submit its requests as the order of them says; until a whole step does, they are negotiated" +
+                " (this is said once)"});
     said_ = said_ || !on_purpose;
     running_ = false;
     negotiated_any_ = false;
@@ -96,7 +95,7 @@ void Graph::begin_run() {
     fuse(together_, fusion_bytes_, [&](const auto&) { ++issues; });
     issues_before_.push_back(issues);
   }
-  for (auto& [place, request] : back) hand_in(*place, std::move(request));
+  for (auto& [place, request] : back) fill(*place, std::move(request));
   if (joins()) deviate();
 }
 

@@ -3,7 +3,7 @@
 // they gain.
 //
 // Holding ends when a rank of the machine waits for a request, when there is enough for a batch that is worth it, or
-// when some time is over, which any rank notices that hands in something. Only if no rank does, the one that made the
+// when some time is over, which any rank notices that submits something. Only if no rank does, the one that made the
 // first request of the window ready wakes up for it, after as much time again.
 //
 // When a caller begins to wait, nothing hides the time of the requests that are still held back. So they stay a small

@@ -1,4 +1,4 @@
-// A policy: how requests that ranks hand in in any order become batches that all ranks issue in one order.
+// A policy: how requests that ranks submit in any order become batches that all ranks issue in one order.
 //
 // A policy is a pure state machine, one per rank: it has no clock, no socket and no thread. Its driver tells it what
 // happens by the functions of the first part, and takes the actions that it wants from `next`, one at a time, until
@@ -20,7 +20,7 @@ namespace paceline {
 
 // Carry these requests out together, in this order. On each channel the n-th Issue is the same on all ranks; channels
 // do not wait for each other. Several requests in one Issue are all-reduces that may share a buffer (see can_fuse) and
-// fit into `fusion_bytes`. A rank that has joined gets requests that it has not handed in, and gives zeros or no rows.
+// fit into `fusion_bytes`. A rank that has joined gets requests that it has not submitted, and gives zeros or no rows.
 // With an error nothing is carried out: these requests fail on all ranks, each with that sentence, and everything else
 // goes on.
 struct Issue {
@@ -43,7 +43,7 @@ struct Warn {
   std::string sentence;
 };
 
-// All ranks have joined: the join is over, and all ranks may hand in requests again.
+// All ranks have joined: the join is over, and all ranks may submit requests again.
 struct Joined {
   int last = 0;  // the rank that joined last
 };
@@ -100,10 +100,10 @@ class Policy {
   Policy& operator=(const Policy&) = delete;
 
   // `now` is in seconds of one clock of this rank, which may be any.
-  // This rank hands in a request. It may use the same name again once that request is over on this rank. Throws Failure
+  // This rank submits a request. It may use the same name again once that request is over on this rank. Throws Failure
   // (invalid) if there is no room, or the name is too long.
   virtual void submit(RequestPtr request, double now) = 0;
-  // This rank has no more requests until all ranks have joined. The requests that it has handed in are still issued.
+  // This rank has no more requests until all ranks have joined. The requests that it has submitted are still issued.
   virtual void join(double now) = 0;
   // A message has come from another rank. Throws Failure (invalid) if no policy can have sent it.
   virtual void receive(int from, std::span<const std::byte> message, double now) = 0;
@@ -113,7 +113,7 @@ class Policy {
   virtual void wake(double now) = 0;
   // A rank has rung, or the engine's loop comes by: look at what ranks share without messages, which is the board.
   virtual void look(double now) = 0;
-  // A caller waits for this request, which it has handed in before, and hands in nothing more until it is over.
+  // A caller waits for this request, which it has submitted before, and submits nothing more until it is over.
   virtual void awaited(const Request& request, double now) = 0;
   // A completion callback is registered for this request; no caller is blocked.
   virtual void wanted(const Request&, double /*now*/) {}
@@ -157,7 +157,7 @@ class Policy {
   // Whether it wakes up again and again, even if there is nothing to do.
   virtual bool polls() const { return false; }
 
-  // The group ranks that, as far as this rank knows, have not handed in this request, which is one of its own.
+  // The group ranks that, as far as this rank knows, have not submitted this request, which is one of its own.
   virtual std::vector<int> missing(const Request& request) const = 0;
 
   virtual Counters counters() const { return counters_; }

@@ -229,7 +229,7 @@ void PolicyWorld::issue(int number, Issue issue) {
     const auto mine = rank.under_way.find(request->name);
     if (!rank.joining && (mine == rank.under_way.end() || mine->second != request))
       throw std::logic_error("rank " + std::to_string(number) + " issues \"" + request->name +
-                             "\", which it has not handed in");
+                             "\", which it has not submitted");
   }
   if (!issue.error.empty()) {
     for (const RequestPtr& request : issue.requests) settle_request(number, request, issue.error);

@@ -43,11 +43,11 @@ class PolicyWorld {
     std::map<std::uint32_t, std::vector<Batch>> issued;        // by channel
     std::map<std::uint32_t, std::size_t> finished;             // by channel: how many of those
     std::map<std::uint32_t, std::uint64_t> cancelled;          // by channel: from which number on
-    std::map<std::string, RequestPtr, std::less<>> under_way;  // handed in and not over
+    std::map<std::string, RequestPtr, std::less<>> under_way;  // submitted and not over
     std::vector<std::pair<RequestPtr, std::string>> over;      // with their errors, empty if there was none
     std::vector<int> joins;                                    // the ranks that were last
     std::vector<std::string> said;
-    std::deque<RequestPtr> waiting;  // requests whose names were handed in again before they were over
+    std::deque<RequestPtr> waiting;  // requests whose names were submitted again before they were over
     bool joining = false;
     bool rung = false;
     bool sleeping = false;
@@ -79,11 +79,11 @@ class PolicyWorld {
 
   // Return the events that can happen by themselves, and let one happen. These and the calls of users throw
   // std::logic_error if a policy breaks its contract: a rank issues something else than another rank in the same place,
-  // or a request that it has not handed in although it has not joined, or takes back a batch that was done.
+  // or a request that it has not submitted although it has not joined, or takes back a batch that was done.
   std::vector<WorldEvent> events() const;
   void happen(const WorldEvent& event);
 
-  // Throws std::logic_error if a request was handed in and is not over, or a batch was issued and is not done.
+  // Throws std::logic_error if a request was submitted and is not over, or a batch was issued and is not done.
   void check_over() const;
 
  private:

@@ -1,4 +1,4 @@
-// A request: what one rank wants done with one named tensor, once. Ranks hand in requests in any order.
+// A request: what one rank wants done with one named tensor, once. Ranks submit requests in any order.
 #pragma once
 
 #include <cmath>

@@ -1,8 +1,8 @@
 // The policy `switching`, which serves tuning: it uses one of several policies at a time, the same on all ranks. Rank 0
-// chooses which, while requests are handed in.
+// chooses which, while requests are submitted.
 //
 // The policy in use comes to rest at one moment, the same on all ranks, between two batches (see Policy::rest).
-// Requests that were handed in to it and not issued are handed in to the next policy. So no request is lost or issued
+// Requests that were submitted to it and not issued are submitted to the next policy. So no request is lost or issued
 // twice, and batches come in the same order everywhere, whatever ranks were doing. Messages say how many policies their
 // sender has had. A message from a rank that is ahead waits. A message from a rank that was behind when it sent it is
 // about requests that all ranks have taken back since, and is dropped.

@@ -1,4 +1,4 @@
-// Decides what becomes of a request that all ranks have handed in: it is issued, or it fails with one sentence.
+// Decides what becomes of a request that all ranks have submitted: it is issued, or it fails with one sentence.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace paceline {
 
-// What a machine's ranks have handed in for a round of a slot.
+// What a machine's ranks have submitted for a round of a slot.
 struct Report {
   std::uint32_t slot = 0;
   std::uint32_t round = 0;

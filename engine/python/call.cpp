@@ -1,4 +1,4 @@
-// Shows calls to Python, which makes one of them and hands it in: nothing can be changed in it.
+// Shows calls to Python, which makes one of them and submits it: nothing can be changed in it.
 #include "types/call.hpp"
 
 #include <nanobind/stl/pair.h>

@@ -1,4 +1,4 @@
-// Shows coordinators, and the requests handed in to them, to Python.
+// Shows coordinators, and the requests submitted to them, to Python.
 #include "coordinator/coordinator.hpp"
 
 #include <nanobind/stl/optional.h>
@@ -81,7 +81,7 @@ PyCoordinator make(const PyGroup& control, const PyGroup& data, const std::strin
 }
 
 template <typename Call>
-PyRequest hand_in(const PyCoordinator& self, Call&& call) {
+PyRequest submitted(const PyCoordinator& self, Call&& call) {
   try {
     return {self.engine, self.control, self.failed, self.coordinator, call()};
   } catch (const Failure& failure) {
@@ -90,7 +90,7 @@ PyRequest hand_in(const PyCoordinator& self, Call&& call) {
 }
 
 // The GIL is kept, because this takes less time than to give it up and get it back.
-// With `trial` the request is checked alone, and nothing is handed in.
+// With `trial` the request is checked alone, and nothing is submitted.
 std::optional<PyRequest> submit(PyCoordinator& self, std::string_view name, const CollectiveCall& call,
                                 std::string_view shape, double prescale, double postscale, int priority,
                                 std::pair<std::uint64_t, std::uint32_t> bundle, std::vector<std::size_t> counts,
@@ -110,10 +110,10 @@ std::optional<PyRequest> submit(PyCoordinator& self, std::string_view name, cons
     devices->close_with_engine(self.coordinator);
   }
   if (trial) {
-    hand_in(self, [&] { return self.coordinator->check(arguments), nullptr; });
+    submitted(self, [&] { return self.coordinator->check(arguments), nullptr; });
     return std::nullopt;
   }
-  return hand_in(self, [&] { return self.coordinator->submit(arguments); });
+  return submitted(self, [&] { return self.coordinator->submit(arguments); });
 }
 
 void wait(PyRequest& self, std::optional<double> timeout) {
@@ -135,7 +135,7 @@ nb::tuple counters(PyCoordinator& self) {
   const auto p = self.coordinator->counters();
   const auto t = self.coordinator->totals();
   return nb::make_tuple(p.cycles, p.synchronisations, p.messages, p.cache_hits, p.cache_misses, p.issues, p.issued,
-                        p.deviations, t.batches, t.fused_bytes, t.background_cpu_ns, t.handing_in_ns, t.spin_ns,
+                        p.deviations, t.batches, t.fused_bytes, t.background_cpu_ns, t.submitting_ns, t.spin_ns,
                         t.oversleep_ns, t.sleeps, t.negotiation_ns, t.longest_negotiation_ns, t.negotiations);
 }
 
@@ -188,7 +188,7 @@ void bind_coordinator(nb::module_& m) {
            "priority"_a = 0, "bundle"_a = std::pair<std::uint64_t, std::uint32_t>{},
            "counts"_a = std::vector<std::size_t>{}, "devices"_a.none() = nb::none(), "ordinal"_a = 0, "stream"_a = 0,
            "allocate"_a = nb::none(), "trial"_a = false)
-      .def("join", [](PyCoordinator& self) { return hand_in(self, [&] { return self.coordinator->join(); }); })
+      .def("join", [](PyCoordinator& self) { return submitted(self, [&] { return self.coordinator->join(); }); })
       .def(
           "set_order",
           [](PyCoordinator& self, const std::vector<std::vector<std::string>>& buffers) {

@@ -1,4 +1,4 @@
-// All-reduces that Python prepares once, and that the library in engine/tensorflow hands in again and again without it.
+// All-reduces that Python prepares once, and that the library in engine/tensorflow submits again and again without it.
 #include "tensorflow/prepared.hpp"
 
 #include <nanobind/stl/string_view.h>
@@ -17,7 +17,7 @@ namespace {
 
 class PreparedAllReduce final : public tensorflow::Prepared, public std::enable_shared_from_this<PreparedAllReduce> {
  public:
-  // failed(call, exception) ends a call whose request has failed, or could not be handed in. keep: what owns the
+  // failed(call, exception) ends a call whose request has failed, or could not be submitted. keep: what owns the
   // residual.
   PreparedAllReduce(PyCoordinator coordinator, const RequestArguments& arguments, nb::object failed, nb::object keep)
       : self_(std::move(coordinator)),

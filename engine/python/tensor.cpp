@@ -51,7 +51,7 @@ bool negated(PyObject* object) {
   return yes;
 }
 
-// Returns whether the numbers are views of the parts of complex ones, as torch's functions hand these in.
+// Returns whether the numbers are views of the parts of complex ones, as torch's functions submit these.
 bool of_complex(PyObject* object) {
   static PyObject* const base_name = PyUnicode_InternFromString("_base");
   static PyObject* const name = PyUnicode_InternFromString("is_complex");

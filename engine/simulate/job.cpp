@@ -88,11 +88,11 @@ StepFigures Job::step() {
     cycles += rank.policy->counters().cycles;
     const double seconds = computes(number);
     rank.spinning = rank.contended = rank.oversleep = 0;
-    rank.handed_in = false;
+    rank.submitted = false;
     rank.seconds = seconds;
     rank.ready = begins + ready_.back() * seconds;
     rank.next = 0;
-    plan_hand_in(number);
+    plan_submission(number);
   }
   while (left_ > 0) {
     if (queue_.empty()) throw std::logic_error("the policy " + model_.policy + " has stopped before the step was over");
@@ -167,11 +167,11 @@ void Job::happen(const EventQueue<What>::Event& event) {
   now_ = event.at;
   const int number = event.what.rank;
   if (event.what.kind == Kind::batch_over) return end_batch(now_);
-  if (event.what.kind != Kind::hand_in) ++events_;
+  if (event.what.kind != Kind::submit) ++events_;
   Rank& rank = at(number);
-  if (!rank.handed_in) catch_up(number, now_);
+  if (!rank.submitted) catch_up(number, now_);
   switch (event.what.kind) {
-    case Kind::hand_in: return hand_in(number, now_);
+    case Kind::submit: return submit(number, now_);
     case Kind::wake:
       if (event.what.detail == rank.sleep) wake(number, now_);
       return;
@@ -187,36 +187,36 @@ void Job::happen(const EventQueue<What>::Event& event) {
   }
 }
 
-// A policy that polls only notes what is handed in until it wakes up, so that it is told then (see `catch_up`). What
-// happens when all is handed in cannot wait.
-void Job::plan_hand_in(int number) {
+// A policy that polls only notes what is submitted until it wakes up, so that it is told then (see `catch_up`). What
+// happens when all is submitted cannot wait.
+void Job::plan_submission(int number) {
   Rank& rank = at(number);
   const std::size_t next = rank.policy->polls() ? ready_.size() - 1 : rank.next;
-  queue_.add(handed_in_at(rank, next), {Kind::hand_in, number, 0});
+  queue_.add(submitted_at(rank, next), {Kind::submit, number, 0});
 }
 
-// The rank hands in what has become ready.
+// The rank submits what has become ready.
 void Job::catch_up(int number, double now) {
   Rank& rank = at(number);
-  for (double at = 0; rank.next < ready_.size() && (at = handed_in_at(rank, rank.next)) <= now; ++rank.next) {
+  for (double at = 0; rank.next < ready_.size() && (at = submitted_at(rank, rank.next)) <= now; ++rank.next) {
     rank.policy->submit(requests_[rank.next], at);
     ++events_;
   }
 }
 
-void Job::hand_in(int number, double now) {
+void Job::submit(int number, double now) {
   Rank& rank = at(number);
   catch_up(number, now);
-  if (rank.next < ready_.size()) plan_hand_in(number);
+  if (rank.next < ready_.size()) plan_submission(number);
   drain(number, now);
   if (rank.next < ready_.size()) return;
-  rank.handed_in = true;
+  rank.submitted = true;
   await_oldest(number, now);
 }
 
-// A caller that has handed in everything waits for its gradients, the oldest first.
+// A caller that has submitted everything waits for its gradients, the oldest first.
 void Job::await_oldest(int number, double now) {
-  if (!model_.awaits || !at(number).handed_in || oldest_ == requests_.size()) return;
+  if (!model_.awaits || !at(number).submitted || oldest_ == requests_.size()) return;
   at(number).policy->awaited(*requests_[oldest_], now);
   drain(number, now);
 }
@@ -248,7 +248,7 @@ void Job::end_batch(double now) {
   while (oldest_ < over_.size() && over_[oldest_]) ++oldest_;
   for (int number = 0; number < size(); ++number) {
     Rank& rank = at(number);
-    if (!rank.handed_in) catch_up(number, now);
+    if (!rank.submitted) catch_up(number, now);
     rank.busy -= bytes;
     rank.policy->busy(rank.busy);
     drain(number, now);

@@ -33,18 +33,18 @@ class Job {
 
   // The batches of the last step, in the order in which they were carried out.
   const std::vector<Carried>& carried() const { return traffic_.carried(); }
-  // When each rank had handed in its last gradient of the last step.
+  // When each rank had submitted its last gradient of the last step.
   std::vector<double> ready() const;
   // When the last step began.
   double began() const { return began_; }
 
-  // Events that have happened: for each rank every request that it handed in and every one that was answered, and its
+  // Events that have happened: for each rank every request that it submitted and every one that was answered, and its
   // messages, bells, wake-ups and outcomes of synchronisations.
   std::uint64_t events() const { return events_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
  private:
-  enum class Kind : std::uint8_t { hand_in, wake, look, deliver, outcome, batch_over };
+  enum class Kind : std::uint8_t { submit, wake, look, deliver, outcome, batch_over };
   struct What {
     Kind kind = Kind::look;
     std::int32_t rank = 0;
@@ -59,11 +59,11 @@ class Job {
     double gave_at = 0;       // words to a synchronisation, the last time
     Synchronise::Wait wait = Synchronise::Wait::spin;
     bool synchronising = false;
-    bool handed_in = false;  // all of this step
-    std::size_t next = 0;    // the first gradient that it has not handed in
+    bool submitted = false;  // all of this step
+    std::size_t next = 0;    // the first gradient that it has not submitted
     std::uint64_t busy = 0;  // bytes of batches issued and not over
     double seconds = 0;      // of this step's computation
-    double ready = 0;        // it handed in the last gradient
+    double ready = 0;        // it submitted the last gradient
     double issued = 0;       // the last batch so far
     double spinning = 0;     // in this step
     double oversleep = 0;    // in this step
@@ -74,10 +74,10 @@ class Job {
   void make_ranks();
   void fetch(int number) const;
   void happen(const EventQueue<What>::Event& event);
-  double handed_in_at(const Rank& rank, std::size_t gradient) const { return began_ + ready_[gradient] * rank.seconds; }
-  void plan_hand_in(int number);
+  double submitted_at(const Rank& rank, std::size_t gradient) const { return began_ + ready_[gradient] * rank.seconds; }
+  void plan_submission(int number);
   void catch_up(int number, double now);
-  void hand_in(int number, double now);
+  void submit(int number, double now);
   void hear_outcome(int number, double now);
   void wake(int number, double now);
   void end_batch(double now);
@@ -93,7 +93,7 @@ class Job {
 
   const JobModel model_;
   const Random random_;
-  std::vector<RequestPtr> requests_;  // by gradient, as they are handed in
+  std::vector<RequestPtr> requests_;  // by gradient, as they are submitted
   std::vector<double> ready_;         // by gradient, ascending
   std::unordered_map<const Request*, std::size_t> index_;
   std::map<int, std::vector<int>> locals_;

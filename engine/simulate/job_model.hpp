@@ -11,14 +11,14 @@
 
 namespace paceline::simulate {
 
-// A tensor that every rank hands in once in every step.
+// A tensor that every rank submits once in every step.
 struct Gradient {
   std::string name;
   std::uint64_t elements = 0;  // float32
-  double ready = 1;            // the fraction of the step's computation after which it is handed in
+  double ready = 1;            // the fraction of the step's computation after which it is submitted
 };
 
-// How long ranks compute. A rank hands in its last gradient `seconds` after the step began, or one of the measured
+// How long ranks compute. A rank submits its last gradient `seconds` after the step began, or one of the measured
 // `samples` if there are any, plus an exponential delay. The delay has the mean `delay`; where a thread that spins has
 // taken CPU time from the program in the last step, it is longer (see Cores::slower).
 struct Compute {
@@ -52,7 +52,7 @@ struct JobModel {
   std::string policy;
   PolicyOptions options;
   std::vector<std::vector<std::string>> order;  // buffers, for `graph`
-  bool awaits = true;                           // a caller waits for the gradients once all are handed in
+  bool awaits = true;                           // a caller waits for the gradients once all are submitted
   Compute compute;
   Cores cores;
   Thread thread;
@@ -76,11 +76,11 @@ struct Carried {
 struct StepFigures {
   double seconds = 0;          // from the beginning to the next step's
   double computation = 0;      // without the delay
-  double delay = 0;            // until the rank has handed in its last gradient
+  double delay = 0;            // until the rank has submitted its last gradient
   double last_rank = 0;        // from there until all ranks have, unless the last batch goes out before
   double negotiation = 0;      // until this rank issues the last batch, while no batch is under way
   double peers = 0;            // until the last batch begins, as others issue it later, while none is under way
-  double transfer = 0;         // of the last batch, and of earlier ones once all ranks have handed in everything
+  double transfer = 0;         // of the last batch, and of earlier ones once all ranks have submitted everything
   double after = 0;            // until the next step
   double spinning = 0;         // of the thread, at any time of the step; part of the above
   double oversleep = 0;        // beyond what was asked for, at any time of the step; part of the above

@@ -132,8 +132,8 @@ __attribute__((constructor)) void define_all() {
            kErrorFeedback},
           &same_shapes,
           Calls::in_place});
-  // An all-reduce in two ops, as in XLA: one hands the tensors in, and is over then; the other waits for the result.
-  // number: stands for what was handed in.
+  // An all-reduce in two ops, as in XLA: one submits the tensors, and is over then; the other waits for the result.
+  // number: stands for what was submitted.
   define({"PacelineAllreduceStart",
           {"tensors: T"},
           {"started: T", "number: int64"},

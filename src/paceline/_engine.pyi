@@ -394,7 +394,7 @@ class Coordinator:
     def close(self) -> None: ...
 
 class PreparedAllReduce:
-    """An all-reduce that native code hands in again and again; see `Coordinator.prepare_all_reduce`."""
+    """An all-reduce that native code submits again and again; see `Coordinator.prepare_all_reduce`."""
 
     def __init__(
         self,
@@ -537,7 +537,7 @@ class Job:
     def step(self) -> dict[str, float]:
         """Simulate the next step of all ranks, and return its figures: see `paceline.simulate.Step`."""
     def timeline(self) -> tuple[float, list[float], list[tuple[float, float, float, int, int]]]:
-        """Return when the last step began, when each rank had handed in everything, and its batches.
+        """Return when the last step began, when each rank had submitted everything, and its batches.
 
         A batch is (when the first rank issued it, when it began, when it was over, bytes, requests). All times are
         seconds since the job began.

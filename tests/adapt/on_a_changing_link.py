@@ -48,7 +48,7 @@ def call(group: paceline.Group, collective: str, number: int, count: int) -> Non
 
 
 def call_by_name(group: paceline.Group, names: Coordinator, number: int, count: int) -> None:
-    """Two, of which the ranks hand in another one first."""
+    """Two, of which the ranks submit another one first."""
     arrays = [np.full(count, group.rank + number + which, np.float32) for which in (0, 1)]
     order = (0, 1) if group.rank % 2 else (1, 0)
     under_way = [names.all_reduce(f"{which}", Span.of(arrays[which])) for which in order]

@@ -31,7 +31,7 @@ def test_wrong_sums_are_counted(method, monkeypatch):
         assert method == "known" or sorted(reply["ready"]) == ["a", "b"]
         answers = one.do_answer(3).get("answers", [])
         assert len(answers) == (0 if method == "known" else 3)
-        assert all(handed_in <= issued for handed_in, issued in answers)
+        assert all(submitted <= issued for submitted, issued in answers)
         fill = one._gradients[0]
 
         class Spoiled(np.ndarray):

@@ -139,7 +139,7 @@ class Torch:
 
 
 class Horovod:
-    """Named requests, handed in in another order by each rank."""
+    """Named requests, submitted in another order by each rank."""
 
     def meet(self, trial: Trial, rank: int, size: int, store: object = None) -> None:
         import torch
@@ -162,7 +162,7 @@ class Horovod:
         tensor = torch.full((choice.choice(COUNTS),), float(self._rank + factor))
         calls.append(("broadcast", lambda: hvd.broadcast_async(tensor, root, name="broadcast"), root + factor))
         self._order.shuffle(calls)
-        handles = [(what, hand_in(), right) for what, hand_in, right in calls]
+        handles = [(what, submit(), right) for what, submit, right in calls]
         self._order.shuffle(handles)
         for what, handle, right in handles:
             equal(hvd.synchronize(handle).numpy(), right, f"{what} of step {number}")

@@ -1,4 +1,4 @@
-"""Rank 0 waits for a request that rank 1 never hands in; rank 1 presses its Ctrl-C there, and says what it is told."""
+"""Rank 0 waits for a request that rank 1 never submits; rank 1 presses its Ctrl-C there, and says what it is told."""
 
 from __future__ import annotations
 

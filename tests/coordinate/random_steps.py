@@ -1,4 +1,4 @@
-"""Random steps: everything that ranks may hand in, in an order of each rank's own, checked to the bit.
+"""Random steps: everything that ranks may submit, in an order of each rank's own, checked to the bit.
 
 As a rank: `random_steps.py rank MACHINES POLICY STEPS SEED`. By hand, with PYTHONPATH=tests:
 `random_steps.py MACHINES POLICY STEPS [SEED]` runs a job of such ranks here, as in `random_steps.py 0011 board 10000`.
@@ -76,7 +76,7 @@ class Rank:
     def value(self, wish: Wish, rank: int, count: int) -> Any:
         return (np.arange(count, dtype=np.float32) % 11 + wish.root) * (rank + 1)
 
-    def hand_in(self, wish: Wish) -> None:
+    def submit(self, wish: Wish) -> None:
         me, size, c = self.group.rank, self.group.size, self.coordinator
         match wish.kind:
             case "all_reduce":
@@ -163,7 +163,7 @@ class Rank:
         self.own.shuffle(now)
         for wish in now:
             self.pause()
-            self.hand_in(wish)
+            self.submit(wish)
         waits = [wish for wish in wishes if wish.late < 0] + behind
         self.own.shuffle(waits)
         for wish in waits:

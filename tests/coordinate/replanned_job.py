@@ -1,6 +1,6 @@
 """A rank that takes windows of batches for a change for good: `replanned_job.py MACHINES POLICY [goes]`.
 
-Plans change again and again while all ranks hand in, in any order; sums are exact. With `goes`, rank 1 is gone as soon
+Plans change again and again while all ranks submit, in any order; sums are exact. With `goes`, rank 1 is gone as soon
 as links are to be measured.
 """
 

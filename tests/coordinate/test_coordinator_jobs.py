@@ -26,7 +26,7 @@ def test_what_is_taken_back_was_not_written_to(machines: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("policy", ["board", "cycle"])
-def test_plans_change_while_ranks_hand_in(policy: str, tmp_path: Path) -> None:
+def test_plans_change_while_ranks_submit(policy: str, tmp_path: Path) -> None:
     run(3, HERE / "replanned_job.py", "010", policy, output=tmp_path)
     assert "plans made again" in (tmp_path / "rank-0.err").read_text()
 

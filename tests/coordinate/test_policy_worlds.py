@@ -14,7 +14,7 @@ ORDER = [["t0", "t1"], ["t2"], ["t3", "t4"]]
 
 
 class User:
-    """One rank's program: in each step it hands in some names, then waits for all of them; at the end it may join."""
+    """One rank's program: in each step it submits some names, then waits for all of them; at the end it may join."""
 
     def __init__(self, steps: list[list[tuple[str, int]]], joins: bool) -> None:
         self.todo: list[tuple[str, int] | None] = []
@@ -99,12 +99,12 @@ def test_ranks_do_the_same_and_come_to_an_end(policy, world, capacity, fusion):
     if policy == "graph":
         for rank in range(made.size):
             made.set_order(rank, ORDER)
-    handed_in = [sum(entry is not None for entry in user.todo) for user in users]
+    submitted = [sum(entry is not None for entry in user.todo) for user in users]
     joins = users[0].joins
     play(made, users, random.Random(seed))
     for rank in range(made.size):
         over = made.over(rank)
-        assert len(over) == handed_in[rank]
+        assert len(over) == submitted[rank]
         assert [error for _, error in over if error] == []
         assert made.joins(rank) == made.joins(0)
         assert len(made.joins(rank)) == joins
@@ -116,7 +116,7 @@ def test_ranks_change_their_policy_together(world, fusion, often):
     """Whatever ranks are doing when rank 0 asks: no request is lost, none is issued twice or in another order."""
     machine_of, users, slots, seed = world
     made = _worlds.PolicyWorld("switching", machine_of, fusion, slots=slots)
-    handed_in = [sum(entry is not None for entry in user.todo) for user in users]
+    submitted = [sum(entry is not None for entry in user.todo) for user in users]
     joins = users[0].joins
     rng = random.Random(seed)
     seen = ["board"]
@@ -134,7 +134,7 @@ def test_ranks_change_their_policy_together(world, fusion, often):
     seen.append(made.in_use(0)[0])
     for rank in range(made.size):
         over = made.over(rank)
-        assert len(over) == handed_in[rank]
+        assert len(over) == submitted[rank]
         assert [error for _, error in over if error] == []
         assert made.joins(rank) == made.joins(0)
         assert len(made.joins(rank)) == joins

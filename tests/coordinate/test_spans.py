@@ -18,7 +18,7 @@ def test_it_is_the_memory_of_the_array_itself(shape: tuple[int, ...], dtype: str
 
 
 def test_no_copy_is_made_in_silence() -> None:
-    with pytest.raises(ValueError, match=r"an array of shape \(3, 2\) is not contiguous: hand in numpy"):
+    with pytest.raises(ValueError, match=r"an array of shape \(3, 2\) is not contiguous: submit numpy"):
         Span.of(np.zeros((2, 3)).T)
 
 

@@ -16,7 +16,7 @@ DTYPES = (*FLOATS, "uint8", "int8", "int32", "int64")
 
 @dataclass(frozen=True)
 class Round:
-    """Requests, each a Step with the number of a process set, which every rank hands in by an order of its own.
+    """Requests, each a Step with the number of a process set, which every rank submits by an order of its own.
 
     orders: for each rank the seed of its order; of the order in which it waits for them, too.
     """

@@ -29,7 +29,7 @@ def run(rank: int, size: int, program: Program) -> list[list[Outcome]]:
             ranks = program.sets[step.group]
             request = _Request(hvd, step, f"{step.call} {number}", ranks.index(rank), ranks, sets[step.group])
             try:
-                waiting.append((number, request, request.hand_in()))
+                waiting.append((number, request, request.submit()))
             except Exception as error:
                 outcomes[number] = _failed(error)
         generator.shuffle(waiting)
@@ -56,7 +56,7 @@ class _Request:
         self._op = {"op": {"SUM": hvd.Sum, "AVG": hvd.Average}[step.op]}
         self._placed: list[Placed] = []
 
-    def hand_in(self) -> list[int]:
+    def submit(self) -> list[int]:
         """Start it, and return its handles."""
         handle = getattr(self, f"_{self._step.call}")()
         return handle if isinstance(handle, list) else [handle]

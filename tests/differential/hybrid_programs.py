@@ -135,7 +135,7 @@ class Module:
 class Training:
     """A model and its training in partitions.
 
-    batches: samples of the batch of each step. steps_in: the modes of the model, when it is handed in and in each step.
+    batches: samples of the batch of each step. steps_in: the modes of the model, when it is submitted and in each step.
     alone: the steps whose gradients are not exchanged yet. kept: the share of activations that is kept. cuts: a seed.
     """
 

@@ -65,20 +65,20 @@ def use_destroyed(step: Step, program: Program, rank: int) -> None:
     assert isinstance(error, (ValueError, RuntimeError)) and len(str(error)) > 10, repr(error)
 
 
-def hand_in_from_threads(step: Step, program: Program, rank: int) -> None:
-    """Two threads hand in collectives on two groups, each in an order of its own."""
+def submit_from_threads(step: Step, program: Program, rank: int) -> None:
+    """Two threads submit collectives on two groups, each in an order of its own."""
     part = tuple(program.groups[0][: 1 + step.seed % program.size])
     groups = [(dist.new_group(), program.groups[0]), (dist.new_group(list(part)), part)]
     errors: list[BaseException] = []
 
-    def hand_in(group: Any, ranks: tuple[int, ...]) -> None:
+    def submit(group: Any, ranks: tuple[int, ...]) -> None:
         try:
             for number in range(4):
                 sum_over(group, ranks, 1 + step.seed % 5000 * number)
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=hand_in, args=each, daemon=True) for each in groups if rank in each[1]]
+    threads = [threading.Thread(target=submit, args=each, daemon=True) for each in groups if rank in each[1]]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -244,7 +244,7 @@ WRONG: list[tuple[Callable[[Any, int], Any], Callable[[Any, int], Any]]] = [
 EVENTS: dict[str, Callable[[Step, Program, int], None]] = {
     "begin_again": begin_again,
     "use_destroyed": use_destroyed,
-    "threads": hand_in_from_threads,
+    "threads": submit_from_threads,
     "fork": fork,
     "spawn": spawn,
     "mismatch": mismatch,

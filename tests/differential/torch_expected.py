@@ -1,4 +1,4 @@
-"""What a step of a program must give, worked out in one process from what every rank hands in."""
+"""What a step of a program must give, worked out in one process from what every rank submits."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def _steps(draw: st.DrawFn, groups: tuple[tuple[int, ...], ...]) -> Step:
 
 
 def values(step: Step, place: int, part: int = 0, rows: int | None = None) -> Tensor:
-    """The elements that a place of the group hands in: small integers, so that every sum of a few is exact."""
+    """The elements that a place of the group submits: small integers, so that every sum of a few is exact."""
     dtype = getattr(torch, step.dtype)
     draw = torch.Generator().manual_seed((step.seed * 64 + place) * 64 + part)
     shape = step.shape if rows is None else (rows, *step.shape)

@@ -47,7 +47,7 @@ def check_a_frozen_layer(rank: int, size: int) -> None:
     model = net()
     optimizer: Any = hvd.DistributedOptimizer(sgd(model.parameters()), model.named_parameters())
     for step in range(STEPS):
-        model[0].requires_grad_(step % 2 == 0)  # gradients that do not come are handed in as zeros, late
+        model[0].requires_grad_(step % 2 == 0)  # gradients that do not come are submitted as zeros, late
         optimizer.zero_grad(set_to_none=False)
         loss(model, rank, step).backward()
         optimizer.step()

@@ -37,7 +37,7 @@ def check_grouped_call_of_which_one_is_refused(rank: int, size: int) -> None:
         )
 
 
-def test_a_grouped_call_is_handed_in_whole_or_not(ranks: Ranks) -> None:
+def test_a_grouped_call_is_submitted_whole_or_not(ranks: Ranks) -> None:
     ranks(check_grouped_call_of_which_one_is_refused)
 
 
@@ -117,7 +117,7 @@ def check_join_after_adasum(rank: int, size: int) -> None:
         hvd.join()
 
 
-def test_what_was_handed_in_before_a_join_is_carried_out(ranks: Ranks) -> None:
+def test_what_was_submitted_before_a_join_is_carried_out(ranks: Ranks) -> None:
     ranks(check_join_after_adasum)
 
 

@@ -23,7 +23,7 @@ def test_each_round_of_names_is_a_step_in_any_order(sizes: list[int], rounds: in
         for place, name in enumerate(names):
             steps.add(f"tensor {name}", sizes[name], 1_000_000 * number + place)
     assert steps.count == rounds
-    # From one hand-in to the next of the same name, wherever it comes in its round.
+    # From one submission to the next of the same name, wherever it comes in its round.
     assert abs(steps.median_ns - 1_000_000) < len(sizes)
     begins = steps.begins_ns()
     assert len(begins) == rounds and begins == sorted(begins)

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from stand_ins import FakeCoordinator, FakeEngine, FakeRecord, operation
 
 from paceline.observe.annotations import Annotations
-from paceline.observe.hand_ins import HandIns, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.observer import Observer
+from paceline.observe.submissions import Submissions, decode
 from paceline.observe.timeline import Timeline
 from paceline.observe.trace.listener import Listener, Name
 from paceline.observe.trace.request import wall_ns
@@ -50,7 +50,7 @@ class Rank:
     """Rank 1 of the job: answers what it is asked."""
 
     def __init__(self, observer: Observer) -> None:
-        self.ready = HandIns(observer)
+        self.ready = Submissions(observer)
         self.listener = Listener(Name(os.geteuid(), JOB, 1, os.getpid()))
         self.asked = threading.Semaphore(0)
         self.thread = threading.Thread(target=self._run)
@@ -164,5 +164,5 @@ def test_ready_gives_what_ended_since(others: tuple[Rank, FakeCoordinator]) -> N
     found = decode(other.ready.since(shift + 10**11))
     assert [(one.channel, one.name) for one in found] == [(9, "b")]
     for wrong in (b"", b"{}}", b"[[1]]", b'[["x",1,"a",2]]', b"7"):
-        with pytest.raises(ValueError, match=r"^not a list of hand-ins"):
+        with pytest.raises(ValueError, match=r"^not a list of submissions"):
             decode(wrong)

@@ -193,7 +193,7 @@ class _Rank:
         self.wanted = {node for node, depth in enumerate(ordered.depths) if depth}
         self.node_of = {graph.collectives[node].name: node for node in ordered.nodes}
         self.done: set[int] = set()
-        self.handed_in: set[int] = set()
+        self.submitted: set[int] = set()
         self.issued = 0
 
     @property
@@ -202,15 +202,15 @@ class _Rank:
 
     @property
     def ready(self) -> set[int]:
-        waiting = self.wanted - self.done - self.handed_in
+        waiting = self.wanted - self.done - self.submitted
         return {node for node in waiting if self.done.issuperset(self.graph.parents[node])}
 
     def run(self, node: int) -> None:
         if node not in self.graph.collectives:
             self.done.add(node)
             return
-        self.handed_in.add(node)
-        while self.issued < len(self.found.buffers) and self.handed_in.issuperset(
+        self.submitted.add(node)
+        while self.issued < len(self.found.buffers) and self.submitted.issuperset(
             self.node_of[name] for name in self.found.buffers[self.issued]
         ):
             self.issued += 1

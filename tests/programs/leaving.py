@@ -39,13 +39,13 @@ class Raw:
         timeline.start(TIMELINE)
         self.array = np.ones(500, np.float32)
 
-    def hand_in(self, name: str) -> object:
+    def submit(self, name: str) -> object:
         from paceline.coordinate import Span
 
         return self.coordinator.all_reduce(name, Span.of(self.array), "avg", shape=self.array.shape)
 
     def reduce(self, name: str) -> None:
-        self.hand_in(name).wait()
+        self.submit(name).wait()
 
     @staticmethod
     def leave() -> None:
@@ -61,7 +61,7 @@ class Horovod:
         hvd.init()
         hvd.start_timeline(TIMELINE)
 
-    def hand_in(self, name: str) -> object:
+    def submit(self, name: str) -> object:
         import torch
 
         import paceline.horovod.torch as hvd
@@ -71,7 +71,7 @@ class Horovod:
     def reduce(self, name: str) -> None:
         import paceline.horovod.torch as hvd
 
-        hvd.synchronize(self.hand_in(name))
+        hvd.synchronize(self.submit(name))
 
     @staticmethod
     def leave() -> None:
@@ -89,7 +89,7 @@ def main(kind: type[Raw] | type[Horovod]) -> None:
     for step in range(STEPS):
         job.reduce(f"tensor {step}")
     if HOW == "raise" and RANK == 0:
-        job.hand_in("nobody else's")
+        job.submit("nobody else's")
         raise KeyError("of the script")
     if HOW == "alone" and RANK == 1:
         try:

@@ -1,7 +1,7 @@
 """A rank of a job that can be looked at: named gradients in an order of each rank's own, the last rank a little late.
 
 Arguments: steps (0: until somebody ends it), where to write the timeline or "-", and what happens then: "end"; "kill",
-the last rank kills itself instead of ending; "withhold", the last rank does not hand in one tensor, and sleeps.
+the last rank kills itself instead of ending; "withhold", the last rank does not submit one tensor, and sleeps.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> None:
     chance = random.Random(group.rank)
     arrays = {name: np.ones(size, np.float32) for name, size in SIZES.items()}
 
-    def hand_in(name: str) -> object:
+    def submit(name: str) -> object:
         array = arrays[name]
         return agreed.all_reduce(name, Span.of(array), "avg", shape=array.shape)
 
@@ -41,17 +41,17 @@ def main() -> None:
         chance.shuffle(names)
         if last:
             time.sleep(0.002)
-        requests = [hand_in(name) for name in names]
+        requests = [submit(name) for name in names]
         for request in requests:
             request.wait()
     if what == "withhold":
         if last:
             time.sleep(600)
-        hand_in("layer3.weight").wait()
+        submit("layer3.weight").wait()
     if what == "kill" and last:
         os.kill(os.getpid(), signal.SIGKILL)
     timeline.stop()
-    group.barrier()  # until here every rank can tell the first when it handed in what
+    group.barrier()  # until here every rank can tell the first when it submitted what
     assert all((array == 1).all() for array in arrays.values())
     agreed.close()
     group.close()

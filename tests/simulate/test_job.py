@@ -22,7 +22,7 @@ CYCLE = 50e-6
 
 
 def job(policy: str = "board", **changes: object) -> Job:
-    """Five ranks on two machines that hand in one gradient after 10 ms, which takes 3 ms."""
+    """Five ranks on two machines that submit one gradient after 10 ms, which takes 3 ms."""
     usual = Job(
         machine_of=(0, 0, 1, 1, 1),
         gradients=(Gradient("g", 1000, 1.0),),

@@ -72,7 +72,7 @@ def gradients(device: Device, rank: int, codec: str) -> None:
 
 
 def sharded(device: Device, rank: int, size: int, codec: str) -> None:
-    """As FSDP2 hands them in: the gradients, and the parameters, of which its hook takes the codec."""
+    """As FSDP2 submits them: the gradients, and the parameters, of which its hook takes the codec."""
     group, number, count = paceline_group(None), _engine.CODECS[codec], 30_001
     residual, lost = device.tensor(torch.zeros(size * count)), torch.zeros(size * count)
     for call in range(CALLS):

@@ -64,7 +64,7 @@ def serial_step(model: nn.Module, batch: Tensor, target: Tensor) -> float:
 def check_equal(
     make: Make, activations: Activations, before: bool = True, during: bool = True, ends: Sequence[int] = ()
 ) -> None:
-    """before, during: whether the model is in training when it is handed in, and in its steps. ends: of the stages."""
+    """before, during: whether the model is in training when it is submitted, and in its steps. ends: of the stages."""
     torch.manual_seed(0)
     model = make().double().train(before)
     serial = copy.deepcopy(model).train(during)

@@ -1,4 +1,4 @@
-"""A rank whose computation is a sleep of known length, after which it hands in gradients by name.
+"""A rank whose computation is a sleep of known length, after which it submits gradients by name.
 
 So a step takes what the network, the policy and the ranks' delays make of it, and not what else the CPUs have to do.
 """

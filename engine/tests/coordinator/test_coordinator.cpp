@@ -1,4 +1,4 @@
-// Ranks hand in named requests in any order: all of them are carried out, right to the bit.
+// Ranks submit named requests in any order: all of them are carried out, right to the bit.
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -66,7 +66,7 @@ TEST(nobody_waits_and_all_is_done) {
   });
 }
 
-TEST(every_callback_runs_once_and_may_hand_in_the_next_request) {
+TEST(every_callback_runs_once_and_may_submit_the_next_request) {
   everywhere({}, [](Coordinated& job) {
     job.run([&](Coordinated::Seated seat) {
       constexpr int kNames = 20;
@@ -247,7 +247,7 @@ TEST(a_name_may_be_used_again_at_once) {
   });
 }
 
-TEST(plans_change_between_the_same_batches_while_ranks_hand_in) {
+TEST(plans_change_between_the_same_batches_while_ranks_submit) {
   constexpr int kRounds = 6;
   constexpr int kTensors = 24;
   constexpr std::uint64_t kLarge = 3;  // a round's, each in a batch of its own

@@ -47,7 +47,7 @@ TEST(a_callback_hears_of_a_failure) {
       std::vector<float> bad(seat.rank() == 1 ? 5 : 4, 1);
       CHECK(contains(failure_of([&] { seat.wait(seat.all_reduce_alone("bad", bad, note)); }).message, "\"bad\""));
       failures(1);
-      // Rank 0 alone hands this in, so that it is under way until its coordinator is closed.
+      // Rank 0 alone submits this, so that it is under way until its coordinator is closed.
       std::vector<float> lonely(4, 1);
       if (seat.rank() == 0) {
         seat.all_reduce_alone("lonely", lonely, note);

@@ -61,14 +61,14 @@ TEST(what_comes_before_a_deviation_is_carried_out_by_who_hears_of_that_first) {
     std::barrier<> all(job.size());
     job.run([&](Coordinated::Seated seat) {
       seat.coordinator.set_order({{"a", "b"}, {"c", "d"}});
-      const auto hand_in = [&](const std::string& name, std::vector<float>& data) {
+      const auto submit = [&](const std::string& name, std::vector<float>& data) {
         data = ramp(3000, seat.rank());
         return seat.all_reduce(name, data);
       };
       std::array<std::vector<float>, 4> data;
       const auto step = [&] {
         std::vector<std::shared_ptr<PendingRequest>> requests;
-        for (std::size_t i = 0; i < data.size(); ++i) requests.push_back(hand_in(std::string(1, "abcd"[i]), data[i]));
+        for (std::size_t i = 0; i < data.size(); ++i) requests.push_back(submit(std::string(1, "abcd"[i]), data[i]));
         for (const auto& request : requests) seat.wait(request);
         for (const auto& each : data) check_sum(each, job.size());
       };
@@ -78,27 +78,27 @@ TEST(what_comes_before_a_deviation_is_carried_out_by_who_hears_of_that_first) {
         const auto before = seat.coordinator.counters().deviations;
         std::vector<float> other;
         if (seat.rank() == 0) {
-          const auto a = hand_in("a", data[0]);
-          const auto b = hand_in("b", data[1]);
-          const auto c = hand_in("c", data[2]);
+          const auto a = submit("a", data[0]);
+          const auto b = submit("b", data[1]);
+          const auto c = submit("c", data[2]);
           seat.wait(c);
           CHECK(seat.coordinator.counters().deviations == before + 1);
-          const auto d = hand_in("d", data[3]);
-          const auto last = hand_in("other", other);
+          const auto d = submit("d", data[3]);
+          const auto last = submit("other", other);
           for (const auto& request : {a, b, d, last}) seat.wait(request);
         } else {
-          const auto last = hand_in("other", other);  // so that it looks at the board
+          const auto last = submit("other", other);  // so that it looks at the board
           const auto deadline = Clock::now() + std::chrono::seconds(20);
           while (seat.coordinator.counters().deviations == before) {
             CHECK(Clock::now() < deadline);
             std::this_thread::yield();
           }
-          const auto a = hand_in("a", data[0]);
-          const auto b = hand_in("b", data[1]);
+          const auto a = submit("a", data[0]);
+          const auto b = submit("b", data[1]);
           seat.wait(a);
           seat.wait(b);
-          const auto c = hand_in("c", data[2]);
-          const auto d = hand_in("d", data[3]);
+          const auto c = submit("c", data[2]);
+          const auto d = submit("d", data[3]);
           for (const auto& request : {c, d, last}) seat.wait(request);
         }
         for (const auto& each : data) check_sum(each, job.size());

@@ -147,7 +147,7 @@ TEST(exchanges_among_other_requests) {
   });
 }
 
-// What waits for memory comes after what the caller's stream had to do when the request was handed in.
+// What waits for memory comes after what the caller's stream had to do when the request was submitted.
 TEST(an_exchange_comes_after_its_stream) {
   run({.size = 2}, [](DeviceRank& self) {
     Coordinating seat(self);

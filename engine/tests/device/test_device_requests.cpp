@@ -154,7 +154,7 @@ TEST(what_goes_as_one_comes_after_all_streams) {
   });
 }
 
-// It has handed in a part of a bundle before it joined.
+// It has submitted a part of a bundle before it joined.
 TEST(zeros_of_a_rank_that_has_joined_among_what_goes_as_one) {
   run({.size = 3}, [](DeviceRank& self) {
     Coordinating seat(self);
@@ -276,7 +276,7 @@ TEST(broadcasts_and_reduce_scatters) {
   });
 }
 
-// A request comes after what its stream had to do when it was handed in, and waits for nothing that came later.
+// A request comes after what its stream had to do when it was submitted, and waits for nothing that came later.
 TEST(a_request_comes_after_its_stream_and_before_what_comes_later) {
   run({.size = 2}, [](DeviceRank& self) {
     Coordinating seat(self);

@@ -1,4 +1,4 @@
-// Small worlds of ranks with a policy, of which one thing after another can be chosen to happen: what ranks hand in,
+// Small worlds of ranks with a policy, of which one thing after another can be chosen to happen: what ranks submit,
 // what they are told and, where they share a board, every single access to it.
 //
 // A rank's state follows from what it was told, what it read in the log and what it wrote there, so that a hash of that

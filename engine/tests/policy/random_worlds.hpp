@@ -57,8 +57,8 @@ inline const std::vector<std::vector<int>> kPlaces = {{0}, {0, 0}, {0, 0, 0, 0},
 // Nothing is held back.
 inline const PolicyOptions kAtOnce{.cycle_seconds = 0};
 
-// Each rank hands in 18 requests in an order of its own; `now_and_then` is called in between.
-inline void hand_in_in_any_order(PolicyWorld& world, std::mt19937& random, const std::function<void()>& now_and_then) {
+// Each rank submits 18 requests in an order of its own; `now_and_then` is called in between.
+inline void submit_in_any_order(PolicyWorld& world, std::mt19937& random, const std::function<void()>& now_and_then) {
   std::vector<std::deque<RequestPtr>> todo(static_cast<std::size_t>(world.size()));
   for (auto& rank : todo) {
     for (int step = 0; step < 3; ++step)
@@ -101,7 +101,7 @@ inline void hand_in_in_any_order(PolicyWorld& world, std::mt19937& random, const
 // Few slots and a short log, so that names give way to each other and ranks wait for room.
 inline PolicyWorld::BoardMaker tight(unsigned seed) { return plain(seed % 2 ? 7 : 64, seed % 3 ? 4096 : 256); }
 
-// What a rank's user does: in each step it hands in these, in this order, and then waits for all of them.
+// What a rank's user does: in each step it submits these, in this order, and then waits for all of them.
 struct User {
   std::vector<std::vector<RequestPtr>> steps;
   bool joins = false;  // after the last step

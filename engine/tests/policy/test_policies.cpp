@@ -106,11 +106,11 @@ TEST(the_more_has_gone_out_since_somebody_waited_the_larger_are_batches) {
       }
     }
   };
-  const auto hand_in = [&](const std::string& name) {
+  const auto submit = [&](const std::string& name) {
     for (const int rank : {0, 1}) world.submit(rank, share(request(name, kEach / 4)));
   };
   for (int number = 0; number < 128; ++number) {
-    hand_in(std::to_string(number % 32));
+    submit(std::to_string(number % 32));
     settle();
   }
   std::uint64_t gone_out = 0;
@@ -122,13 +122,13 @@ TEST(the_more_has_gone_out_since_somebody_waited_the_larger_are_batches) {
     gone_out += last;
   }
   CHECK(last == kMost);
-  hand_in("waited for");
+  submit("waited for");
   const std::size_t before = issues(world, 0);
   for (const int rank : {0, 1}) world.await(rank, "waited for");
   settle();
   CHECK(issues(world, 0) == before + 1);
-  hand_in("a");
-  hand_in("b");
+  submit("a");
+  submit("b");
   settle();
   CHECK(issues(world, 0) == before + 2);
   CHECK(world.rank(0).issued.at(0).back().requests.size() == kLeast / kEach);
@@ -140,7 +140,7 @@ TEST(any_order_and_any_delays_end_well_everywhere) {
       for (unsigned seed = 0; seed < kSeeds; ++seed) {
         std::mt19937 random(seed);
         PolicyWorld world(policy, {}, place, tight(seed));
-        hand_in_in_any_order(world, random, [] {});
+        submit_in_any_order(world, random, [] {});
       }
 }
 
@@ -151,7 +151,7 @@ TEST(all_cut_alike_while_the_size_of_batches_changes) {
     for (unsigned seed = 0; seed < kSeeds; ++seed) {
       std::mt19937 random(seed);
       PolicyWorld world("board", {}, place, tight(seed));
-      hand_in_in_any_order(world, random, [&] {
+      submit_in_any_order(world, random, [&] {
         if (random() % 8 == 0) world.tune(0, std::array{0, 32, 48, 1024}[random() % 4]);
       });
       fewest = std::min(fewest, issues(world, 0));

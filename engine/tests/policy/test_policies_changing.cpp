@@ -1,4 +1,4 @@
-// The policy changes while requests are handed in.
+// The policy changes while requests are submitted.
 #include <set>
 
 #include "failure/error.hpp"
@@ -46,7 +46,7 @@ TEST(any_order_and_any_delays_end_well_while_the_policy_changes) {
     for (unsigned seed = 0; seed < kSeeds; ++seed) {
       std::mt19937 random(seed);
       PolicyWorld world("switching", {}, place, tight(seed));
-      hand_in_in_any_order(world, random, [&] { changes.ask(world, random, false); });
+      submit_in_any_order(world, random, [&] { changes.ask(world, random, false); });
     }
   CHECK(changes.used.size() == 3);
   CHECK(changes.changed > 100);

@@ -130,7 +130,7 @@ TEST(orders_and_deviations_in_every_order) {
   }
 }
 
-// A change in the midst of anything: what was handed in before it is issued once, by the policy before or after it, and
+// A change in the midst of anything: what was submitted before it is issued once, by the policy before or after it, and
 // on all ranks alike.
 TEST(changes_of_the_policy_in_every_order) {
   for (const std::vector<int>& place : {std::vector{0, 0}, {0, 1}}) {

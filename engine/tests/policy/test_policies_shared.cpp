@@ -40,7 +40,7 @@ struct Memory {
 
 RequestPtr shared(const std::string& name) { return std::make_shared<const Request>(request(name)); }
 
-// One rank that hands in `names` in each step in an order of its own; gives the names as they were issued.
+// One rank that submits `names` in each step in an order of its own; gives the names as they were issued.
 std::vector<std::string> run_rank(BoardMemory& memory, int rank, int ranks, int steps, int names, bool joins) {
   std::mt19937 random(static_cast<unsigned>(rank) + 1);
   // No time passes here.
@@ -150,10 +150,10 @@ TEST(a_killed_process_leaves_nobody_spinning) {
   }
   SharedBoard board(memory.span(), shape);
   const auto policy = make_policy("board", {.cycle_seconds = 0}, {0, {0, 0}}, {&board});
-  std::uint64_t handed_in = 0;
-  for (; handed_in < 200; ++handed_in) {
-    policy->submit(shared(numbered("t", handed_in % 32)), 0);
-    while (policy->counters().issued <= handed_in) {
+  std::uint64_t submitted = 0;
+  for (; submitted < 200; ++submitted) {
+    policy->submit(shared(numbered("t", submitted % 32)), 0);
+    while (policy->counters().issued <= submitted) {
       policy->look(0);
       while (policy->next()) {
       }

@@ -1,4 +1,4 @@
-"""Coordination: ranks hand in named tensors in any order, and all carry them out in one order."""
+"""Coordination: ranks submit named tensors in any order, and all carry them out in one order."""
 
 from paceline.coordinate.coordinator import Coordinator, Request, coordinator
 from paceline.coordinate.options import Options

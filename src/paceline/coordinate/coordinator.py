@@ -1,4 +1,4 @@
-"""Named tensors in any order: each rank hands in what it has, and all carry it out in one order that they agree on."""
+"""Named tensors in any order: each rank submits what it has, and all carry it out in one order that they agree on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Place(TypedDict, total=False):
 
 
 class Coordinator:
-    """Carries out named requests of all ranks of a group, each as soon as every rank has handed it in.
+    """Carries out named requests of all ranks of a group, each as soon as every rank has submitted it.
 
     Every call that takes a name returns at once, with a `Request` to wait for. The caller keeps the memory alive and
     untouched until the request is done. Ranks may call in any order, and from any thread. A name may be used again: the
@@ -156,10 +156,10 @@ class Coordinator:
         codec: str | None = None,
         residual: NDArray[np.float32] | None = None,
     ) -> _engine.PreparedAllReduce | None:
-        """Prepare `all_reduce` of `count` elements for native code, which hands it in again and again without Python.
+        """Prepare `all_reduce` of `count` elements for native code, which submits it again and again without Python.
 
-        A request that is handed in while the one before it is under way fails. failed: called in any thread with the
-        number of a call whose request has failed, or cannot be handed in, and the error. dtype: its number in
+        A request that is submitted while the one before it is under way fails. failed: called in any thread with the
+        number of a call whose request has failed, or cannot be submitted, and the error. dtype: its number in
         `_engine.DTYPES`. residual: is kept alive.
 
         Returns None for as long as requests are counted here for tuning.
@@ -281,7 +281,7 @@ class Coordinator:
 
     @cached_property
     def trial(self) -> Coordinator:
-        """A coordinator whose calls check their arguments as this one's do, and hand nothing in.
+        """A coordinator whose calls check their arguments as this one's do, and submit nothing.
 
         What they return is no request.
         """

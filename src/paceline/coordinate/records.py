@@ -23,7 +23,7 @@ class Record(NamedTuple):
     reduced_ns: int
     done_ns: int
     last: bool
-    """True if this rank was the last to hand it in, as far as it knows."""
+    """True if this rank was the last to submit it, as far as it knows."""
     number: int
     """The number of the request; the requests of a rank are counted from 1 as they end."""
 
@@ -50,15 +50,15 @@ class Counters:
     background_cpu_ns: int
     """The CPU time of coordination: that of the engine's thread and of callers while they synchronise, without the time
     of moving data."""
-    handing_in_ns: int
-    """The time that callers spent in handing in requests."""
+    submitting_ns: int
+    """The time that callers spent in submitting requests."""
     spin_ns: int
     """The time of waits for the other ranks in synchronisations that spin or yield."""
     oversleep_ns: int
     """The time by which `sleeps` sleeps were longer than the policy had asked for."""
     sleeps: int
     negotiation_ns: int
-    """The time from the hand-in of a request until its issue, summed over the `negotiations` requests that this rank
-    was the last to hand in."""
+    """The time from the submission of a request until its issue, summed over the `negotiations` requests that this rank
+    was the last to submit."""
     longest_negotiation_ns: int
     negotiations: int

@@ -37,6 +37,6 @@ class Span(NamedTuple):
         """
         array = as_array(value)
         if not array.flags.c_contiguous:
-            raise ValueError(f"an array of shape {array.shape} is not contiguous: hand in numpy.ascontiguousarray(it)")
+            raise ValueError(f"an array of shape {array.shape} is not contiguous: submit numpy.ascontiguousarray(it)")
         seen = read(array)
         return cls(seen.address, seen.count, seen.dtype)

@@ -78,7 +78,7 @@ class Course:
 
     def _go_on(self, next_step: Callable[[], Step]) -> None:
         try:
-            self._hand_in(next_step())
+            self._submit(next_step())
         except StopIteration as stop:
             self.outcome = stop.value
             self._end()
@@ -87,7 +87,7 @@ class Course:
             self._steps = None
             self._end()
 
-    def _hand_in(self, step: Step) -> None:
+    def _submit(self, step: Step) -> None:
         name = f"{self._name}~{self._number}"
         self._number += 1
         if isinstance(step, Total):

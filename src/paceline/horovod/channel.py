@@ -86,9 +86,9 @@ class Channel:
     ) -> list[Started]:
         """Submit one request per name by calling `start`, and return the requests.
 
-        start: hands them in to the coordinator that it is given, and changes nothing else; it has all memory that they
+        start: submits them to the coordinator that it is given, and changes nothing else; it has all memory that they
         use, and is kept until they are over, whatever becomes of the call. Where there are several it is called before
-        with the coordinator's `trial`, so that all are handed in or none. begin: is called once that is clear.
+        with the coordinator's `trial`, so that all are submitted or none. begin: is called once that is clear.
 
         Raises ValueError, before anything is submitted, if a request is not valid or one of the names is in flight. A
         name is in flight while its request is not done, and also while the program cannot know that it is done, because
@@ -151,7 +151,7 @@ class Channel:
     def join(self) -> Request:
         """Announce that this rank has no more calls; the request is done when all ranks have joined.
 
-        Waits for calls that go on by further requests, which cannot be handed in afterwards. Raises
+        Waits for calls that go on by further requests, which cannot be submitted afterwards. Raises
         HorovodInternalError if an earlier failure left the job unusable.
         """
         from paceline.horovod.adasum_exchange import Course

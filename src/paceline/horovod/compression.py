@@ -58,5 +58,5 @@ class ThreeInOneCompressor(CodecCompressor):
 
 
 def codec_of(compression: type[Compressor]) -> str | None:
-    """Return the codec by which the engine encodes what this compression hands in; None if it does not."""
+    """Return the codec by which the engine encodes what this compression submits; None if it does not."""
     return compression.codec if isinstance(compression, type) and issubclass(compression, CodecCompressor) else None

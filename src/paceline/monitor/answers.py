@@ -9,8 +9,8 @@ from paceline.monitor.source_line import users_line
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded
     from paceline.monitor.far_ranks import FarRanks
-    from paceline.observe.hand_ins import HandIns
     from paceline.observe.observer import Observer
+    from paceline.observe.submissions import Submissions
 
 
 class Answers:
@@ -21,7 +21,7 @@ class Answers:
 
     def __init__(self, trace: Callable[[], bytes], observer: Callable[[], Observer], far: FarRanks) -> None:
         self._trace, self._observer, self._far = trace, observer, far
-        self._hand_ins: HandIns | None = None
+        self._submissions: Submissions | None = None
 
     def __call__(self, question: str) -> bytes:
         """The answer to "trace", "line", "figures", "steps", "ready NUMBER", "far" or "far answers".
@@ -46,9 +46,9 @@ class Answers:
 
             return encode_begins(self._observer().begins_ns())
         if len(words) == 2 and words[0] == "ready":
-            if self._hand_ins is None:
-                from paceline.observe.hand_ins import HandIns
+            if self._submissions is None:
+                from paceline.observe.submissions import Submissions
 
-                self._hand_ins = HandIns(self._observer())
-            return self._hand_ins.since(int(words[1]))
+                self._submissions = Submissions(self._observer())
+            return self._submissions.since(int(words[1]))
         raise ValueError(f"no such question: {question!r:.100}")

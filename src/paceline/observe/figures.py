@@ -41,7 +41,7 @@ class Figures:
     the steps so far and their median time, see `paceline.observe.steps`. elsewhere: how many ranks of the job are on
     other machines. requests: how many named requests are over. passed: how many of these went by. coordinators,
     policies: the counters and the policy of each coordinator, by channel. last: the names that this rank was most often
-    the last to hand in, and how often. last_count: how often it was the last, in all. arrivals: the last collectives in
+    the last to submit, and how often. last_count: how often it was the last, in all. arrivals: the last collectives in
     which all ranks wait for each other. groups: the groups of this rank, by channel.
     batches: how many batches Paceline's loaders gave the program. loading_ns: the time that it took to make them.
     batch_wait_ns: the time that the program waited for them.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _ARRIVALS = 512
 """Collectives whose times are kept, to compare them with those of other ranks."""
 _NAMES_SHOWN = 20
-"""Names in the figures that this rank was most often the last to hand in."""
+"""Names in the figures that this rank was most often the last to submit."""
 
 
 class Options(Protocol):

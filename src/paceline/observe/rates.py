@@ -14,8 +14,8 @@ class Rates:
     """The rates of one rank over `seconds`. None where nothing is known.
 
     step_ms is a median, everything else a mean. exposed: the share of the time in which some caller waited.
-    negotiation_us: the time from the last rank's hand-in to the issue, for requests that this rank was the last to hand
-    in. longest_us: the longest such time of the whole run. cache_hits: the share of requests that needed no
+    negotiation_us: the time from the last rank's submission to the issue, for requests that this rank was the last to
+    submit. longest_us: the longest such time of the whole run. cache_hits: the share of requests that needed no
     description.
     data_ms: the time of waiting for a batch of Paceline's loaders, per step. hidden: the share of the time of making
     the batches during which the program did not wait for them.

@@ -59,7 +59,7 @@ class KnownSteps:
 
 
 class NamedSteps:
-    """Counts steps by names: a step lasts from one hand-in of the anchor's name to the next.
+    """Counts steps by names: a step lasts from one submission of the anchor's name to the next.
 
     The anchor is the name that has carried the most bytes among those that have come more than once: a large gradient,
     which comes once a step, and not a metric that is averaged at any time.
@@ -73,7 +73,7 @@ class NamedSteps:
         """Steps that have begun; 0 until a name has come a second time."""
 
     def add(self, name: str, size: int, submitted_ns: int) -> None:
-        """Take in a request of `size` bytes that was handed in at `submitted_ns`."""
+        """Take in a request of `size` bytes that was submitted at `submitted_ns`."""
         if name not in self._names and len(self._names) >= MAX_NAMES:
             return
         times, carried, before = self._names.get(name, (0, 0, 0))

@@ -14,8 +14,8 @@ class Last:
     """The lateness of one rank: how often it was the last to come.
 
     share: the share of the `count` known collectives, 0 to 1. late_ms: how much later it came than the rank before it,
-    on average; None if only the ranks themselves noticed. tensors: the names that it was most often the last to hand
-    in, and how often.
+    on average; None if only the ranks themselves noticed. tensors: the names that it was most often the last to
+    submit, and how often.
     """
 
     share: float

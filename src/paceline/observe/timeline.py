@@ -7,11 +7,11 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from paceline.observe.hand_ins import MAX_BYTES, decode
 from paceline.observe.json_stream import Stream
 from paceline.observe.news import News
 from paceline.observe.observer import Observer
 from paceline.observe.periodic import Periodic
+from paceline.observe.submissions import MAX_BYTES, decode
 from paceline.observe.trace import live
 from paceline.observe.trace.asking import questions
 from paceline.observe.trace.chrome import operation
@@ -37,7 +37,7 @@ log = logging.getLogger("paceline")
 class Timeline:
     """Writes what this rank does from now on to the file `path`, in a thread of its own.
 
-    Ticks show when the other ranks of this machine handed in their requests. Memory is bounded: what cannot be written
+    Ticks show when the other ranks of this machine submitted their requests. Memory is bounded: what cannot be written
     in time is left out. name: the name of this rank's socket, by which the others are found. mark_cycles: whether to
     mark when each batch was issued. Raises OSError if the file cannot be made.
     """
@@ -49,7 +49,7 @@ class Timeline:
         self._news: deque[News] = deque()
         self._waiting: deque[Request] = deque(maxlen=_MAX_WAITING)
         self._ready: dict[tuple[int, int, str], dict[int, int]] = {}
-        self._ranks: dict[int, set[int]] = {}  # by channel: who has handed in something there
+        self._ranks: dict[int, set[int]] = {}  # by channel: who has submitted something there
         self._asked = self._origin
         self._tensors, self._turns = Tensors(), Turns()
         self._rows: dict[int, int] = {}
@@ -147,7 +147,7 @@ class Timeline:
             left = end - time.monotonic()
 
     def _ask(self, patience: float) -> set[int]:
-        """Ask the other ranks of this machine when they handed in the requests that wait to be written.
+        """Ask the other ranks of this machine when they submitted the requests that wait to be written.
 
         Returns which ranks were asked.
         """

@@ -64,7 +64,7 @@ def calibrate(report: Report, where: str) -> Measured:
 
 
 def _gradients(rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Call]], where: str) -> tuple[Gradient, ...]:
-    """Return the gradients that every rank hands in in a step, each with the fraction of the computation before it."""
+    """Return the gradients that every rank submits in a step, each with the fraction of the computation before it."""
     first = [calls[0][key] for key in rows[0]]
     other = sum(call.nbytes for call in first if call.collective != "all_reduce")
     if other > _OTHER * sum(call.nbytes for call in first):
@@ -93,7 +93,7 @@ def _like(row: Sequence[Key], call: Call, place: int) -> Key:
 
 
 def _computation(rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Call]], where: str) -> list[list[float]]:
-    """Seconds from the end of a rank's step to the last hand-in of its next one, by rank and step."""
+    """Seconds from the end of a rank's step to the last submission of its next one, by rank and step."""
     found = [
         [max(one[key].begin for key in row) - max(one[key].end for key in before) for before, row in pairwise(rows)]
         for one in calls

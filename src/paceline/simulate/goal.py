@@ -29,7 +29,7 @@ def schedule(moments: Moments, topology: Topology, algorithm: str | None = None)
     """Yield the lines of a schedule, whose times are nanoseconds.
 
     For each batch it is known when the first rank issued it. A rank that computes longer issues each batch later in
-    proportion, and none later than it has handed in all gradients: what a policy negotiates is not in a schedule.
+    proportion, and none later than it has submitted all gradients: what a policy negotiates is not in a schedule.
     Batches follow one another. algorithm: as of `paceline.plan.choose.choose`, which see for errors; ValueError too for
     more than `MOST_RANKS` ranks.
     """

@@ -20,7 +20,7 @@ CYCLE_SECONDS = 5e-3
 class Compute:
     """The time that ranks compute in a step.
 
-    A rank hands in its last gradient `seconds` after the step began, or one of the measured `samples` if there are any,
+    A rank submits its last gradient `seconds` after the step began, or one of the measured `samples` if there are any,
     plus an exponential delay with the mean `delay`, which `Cores` may make longer.
     """
 
@@ -117,7 +117,7 @@ class Job:
 
     policy: board, graph, cycle, global_sleep or nonblocking. order: for `graph`, the names of each fusion buffer in the
     order of issue. waits: how a rank waits in a blocking synchronisation, spin or yield. awaits: whether the program
-    waits for its gradients once it has handed in all of them.
+    waits for its gradients once it has submitted all of them.
     """
 
     machine_of: Sequence[int]
@@ -146,15 +146,15 @@ class Step:
     computation: float
     """Without the delay."""
     delay: float
-    """Until the rank has handed in its last gradient."""
+    """Until the rank has submitted its last gradient."""
     last_rank: float
-    """From there until all ranks have handed in theirs, unless the last batch goes out before."""
+    """From there until all ranks have submitted theirs, unless the last batch goes out before."""
     negotiation: float
     """From there until this rank issues the last batch, while no batch is under way."""
     peers: float
     """From there until the last batch begins, because other ranks issue it later; while no batch is under way."""
     transfer: float
-    """The transfer of the last batch, and of earlier ones once all ranks have handed in everything."""
+    """The transfer of the last batch, and of earlier ones once all ranks have submitted everything."""
     after: float
     """Until the next step."""
     spinning: float
@@ -190,7 +190,7 @@ class Moments:
     """The times of one step's events, in seconds since it began."""
 
     ready: tuple[float, ...]
-    """By rank: it had handed in its last gradient."""
+    """By rank: it had submitted its last gradient."""
     batches: tuple[Batch, ...]
     """In the order in which they were carried out."""
 

@@ -13,12 +13,12 @@ BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Gradient:
-    """A tensor that every rank hands in once in every step."""
+    """A tensor that every rank submits once in every step."""
 
     name: str
     elements: int
     ready: float
-    """The fraction of the step's computation after which it is handed in, from 0 to 1."""
+    """The fraction of the step's computation after which it is submitted, from 0 to 1."""
 
     @property
     def nbytes(self) -> int:

@@ -48,7 +48,7 @@ def job(study: Mapping[str, Any], case: Case) -> Job:
     known = _parameters(study)
     apart = case.policy == _CORES
     gradients = tuple(
-        # Compiled by XLA, a step hands in its gradients together, at its end (paper, section III-A).
+        # Compiled by XLA, a step submits its gradients together, at its end (paper, section III-A).
         Gradient(each.name, each.elements * known["element_bytes"] // BYTES or 1, 1.0)
         for each in model(case.network).gradients
     )

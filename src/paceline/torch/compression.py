@@ -139,7 +139,7 @@ def _trained(model: DistributedDataParallel) -> dict[str, Tensor]:
 
 
 class _State(NamedTuple):
-    """misses: whether gradients may be missing, for which DDP then hands in zeros."""
+    """misses: whether gradients may be missing, for which DDP then submits zeros."""
 
     group: dist.ProcessGroup
     compression: Compression

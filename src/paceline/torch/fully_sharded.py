@@ -102,7 +102,7 @@ class _ReduceScatter(_Allocating):
         self.residual: Tensor | None = None
 
     def numel(self) -> int:
-        """The elements that torch hands in if all parameters that require a gradient have one."""
+        """The elements that torch submits if all parameters that require a gradient have one."""
         return sum(_padded(parameter) for parameter in self._parameters if parameter.requires_grad)
 
     def __call__(

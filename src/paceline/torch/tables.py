@@ -39,7 +39,7 @@ def reduction(reduce_op: Reduction) -> tuple[int, float]:
 def code_of(tensor: torch.Tensor) -> int:
     """The engine's number of the dtype as which elements move, which is BYTES for a dtype that it does not know.
 
-    It is marked for floats in pairs: torch's own functions hand in complex tensors as views of their parts.
+    It is marked for floats in pairs: torch's own functions submit complex tensors as views of their parts.
     """
     code = CODES.get(tensor.dtype, BYTES)
     if code not in _PARTS or not tensor.dim() or tensor.shape[-1] != 2:

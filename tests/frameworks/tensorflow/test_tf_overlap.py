@@ -1,4 +1,4 @@
-"""Gradients are handed in, and combined, while others are still being computed."""
+"""Gradients are submitted, and combined, while others are still being computed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from horovod_ranks import Ranks
 import paceline.horovod.tensorflow as hvd
 import paceline.horovod.tensorflow.keras as hvd_keras
 from paceline.horovod import job
-from paceline.horovod.tensorflow.hand_in_order import operations, waits
 from paceline.horovod.tensorflow.kernels.library import LIBRARY
 from paceline.horovod.tensorflow.naming import attributes
+from paceline.horovod.tensorflow.submission_order import operations, waits
 
 LAYERS = 6
 DEADLINE = 60.0
@@ -241,7 +241,7 @@ def checked(listed: Sequence[Any], before: int, threads: int) -> None:
     starts = [op for op in listed if op.type == "PacelineAllreduceStart"]
     starts.sort(key=lambda op: len(waited[op.name]))
     assert all(earlier.name in waited[later.name] for earlier, later in pairwise(starts))
-    assert starts[0].name == "gradient7", "the last layer is the first to be handed in"
+    assert starts[0].name == "gradient7", "the last layer is the first to be submitted"
     numbers = {op.name for op in listed if op.inputs and op.outputs and op.outputs[0].dtype == tf.float32}
     numbers -= {op.name for op in listed if op.type == "ReadVariableOp"}
     made: set[str] = set()
@@ -250,4 +250,4 @@ def checked(listed: Sequence[Any], before: int, threads: int) -> None:
         made |= own
         if number >= threads:
             early = {name for name in own & numbers if starts[number - threads].name not in waited[name]}
-            assert not early, f"these need not wait until {starts[number - threads].name} is handed in"
+            assert not early, f"these need not wait until {starts[number - threads].name} is submitted"

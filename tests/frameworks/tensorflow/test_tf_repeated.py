@@ -1,4 +1,4 @@
-"""An all-reduce of one named tensor asks Python once; afterwards the kernel hands it in by itself."""
+"""An all-reduce of one named tensor asks Python once; afterwards the kernel submits it by itself."""
 
 from __future__ import annotations
 

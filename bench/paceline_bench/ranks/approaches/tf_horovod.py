@@ -14,7 +14,7 @@ from .tf_steps import TfSteps
 
 
 class TfHorovod(TfSteps):
-    """A DistributedGradientTape hands in each gradient by name as soon as it is computed."""
+    """A DistributedGradientTape submits each gradient by name as soon as it is computed."""
 
     def __init__(self, options: dict[str, str], timeout: float) -> None:
         super().__init__(options, timeout)

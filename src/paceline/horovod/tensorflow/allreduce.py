@@ -88,7 +88,7 @@ def allreduce_together(
     """Combine several tensors over the ranks, together, into new ones.
 
     name: with each tensor's number, the name by which what a codec loses of it is kept. compression: what encodes them
-    before they are handed in.
+    before they are submitted.
     """
     results = list(tensors)
     sparse = [index for index, tensor in enumerate(tensors) if isinstance(tensor, tf.IndexedSlices)]

@@ -29,7 +29,7 @@ def DistributedGradientTape(
 ) -> Any:
     """Return a tape like `gradtape`, whose `gradient` combines the gradients of all ranks.
 
-    In a `tf.function` each gradient is handed in as soon as it is computed, while others are still being computed.
+    In a `tf.function` each gradient is submitted as soon as it is computed, while others are still being computed.
 
     compression: with `int8`, `int4` and `three_in_one` each rank keeps what encoding has lost of its gradients, by the
     names and shapes of their variables, and adds it the next time; models that train in turn need different names.

@@ -15,9 +15,9 @@ from paceline.horovod.compression import codec_of
 from paceline.horovod.process_sets import ProcessSet, global_process_set
 from paceline.horovod.tensorflow.allreduce import allreduce, allreduce_each, allreduce_together, ranks_of
 from paceline.horovod.tensorflow.compression import Compression, Compressor
-from paceline.horovod.tensorflow.hand_in_order import hand_in_in_order, operations
 from paceline.horovod.tensorflow.known_order import announce_order
 from paceline.horovod.tensorflow.reduction import Reduction
+from paceline.horovod.tensorflow.submission_order import operations, submit_in_order
 from paceline.horovod.tensorflow.variables import key, names_of
 
 Groups = int | Sequence[Sequence[Any]] | None
@@ -91,11 +91,11 @@ class Gradients:
                 results[i] = allreduce(results[i], op=self.op, process_set=self.process_set)
         dense = [i for i in alone if not isinstance(results[i], tf.IndexedSlices)]
         if not dense:
-            hand_in_in_order(before)
+            submit_in_order(before)
             return
         compressed, contexts = zip(*(self.compression.compress(results[i]) for i in dense), strict=True)
         combined = allreduce_each(compressed, [names[i] for i in dense], how, ignore_name_scope=numbered)
-        hand_in_in_order(before)
+        submit_in_order(before)
         if not tf.executing_eagerly():
             announce_order(compressed, combined, self.process_set)
         for i, result, context in zip(dense, combined, contexts, strict=True):

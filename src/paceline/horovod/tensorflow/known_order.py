@@ -17,7 +17,7 @@ def announce_order(tensors: Sequence[Any], results: Sequence[Any], process_set: 
 
     Collective: every rank traces its first such function alike.
 
-    tensors: the gradients that are handed in. results: what `allreduce_each` made of them in a graph.
+    tensors: the gradients that are submitted. results: what `allreduce_each` made of them in a graph.
 
     Does nothing with another policy, in an elastic job, whose ranks do not trace at the same time, and where an order
     is known already: a rank may trace again alone, and its order would then hold up everything.
@@ -27,7 +27,7 @@ def announce_order(tensors: Sequence[Any], results: Sequence[Any], process_set: 
         return
     if not all(tensor.shape.is_fully_defined() for tensor in tensors):
         return  # nobody knows yet what fits into a buffer
-    # A collective is over with the second of its ops. Later gradients wait for the first, which only hands it in.
+    # A collective is over with the second of its ops. Later gradients wait for the first, which only submits it.
     collectives = {
         result.op.name: Collective(
             f"allreduce.{result.op.inputs[-1].op.get_attr('names')[0].decode()}",

@@ -36,7 +36,7 @@ class Reduction:
 
         grouped: whether they are combined together. names: the attributes that `naming.attributes` makes.
 
-        In a graph two ops do this, one that hands the tensors in and one that waits for the results; `hand_in_order`
+        In a graph two ops do this, one that submits the tensors and one that waits for the results; `submission_order`
         lets the rest of the graph wait for the first.
         """
         options = {**self._options(grouped), **names, "error_feedback": self.error_feedback}

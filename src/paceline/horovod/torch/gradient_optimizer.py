@@ -1,4 +1,4 @@
-"""The optimizer that combines gradients: it hands each in when it has been computed, and waits for all in its step."""
+"""The optimizer that combines gradients: it submits each when it has been computed, and waits for all in its step."""
 
 from __future__ import annotations
 
@@ -147,9 +147,9 @@ class GradientOptimizer(torch.optim.Optimizer):
         unit = self._unit_of[parameter]
         self._ready[unit] = self._ready.get(unit, 0) + 1
         if self._ready[unit] == len(unit):
-            self._hand_in(unit)
+            self._submit(unit)
 
-    def _hand_in(self, unit: Unit) -> None:
+    def _submit(self, unit: Unit) -> None:
         """Start to combine these gradients. A rank without one sends zeros, because others may have computed one."""
         guessed = [p for p in unit if p.grad is None and self._sparse.fill_in(p)]
         sparse = [p for p in unit if gradient(p).is_sparse and not self._sparse_as_dense]
@@ -229,7 +229,7 @@ class GradientOptimizer(torch.optim.Optimizer):
             self._follow_changes()
         for unit in dict.fromkeys(self._unit_of.values()):
             if unit not in self._under_way:
-                self._hand_in(unit)
+                self._submit(unit)
         try:
             self._finish(True)
         finally:

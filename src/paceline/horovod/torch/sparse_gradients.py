@@ -80,5 +80,5 @@ class SparseGradients:
 
 
 def disagreed(error: HorovodInternalError) -> bool:
-    """Return whether a call failed because ranks handed in different things."""
+    """Return whether a call failed because ranks submitted different things."""
     return isinstance(error.__cause__, Mismatch)

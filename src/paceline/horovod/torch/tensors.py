@@ -81,7 +81,7 @@ def copy_of(tensor: Tensor, on_device: bool) -> Tensor:
 
 
 def place_of(memory: Tensor) -> OnDevice | None:
-    """Return where a request that is handed in now finds this memory; None for memory of the host."""
+    """Return where a request that is submitted now finds this memory; None for memory of the host."""
     return None if memory.is_cpu else OnDevice(memory.device.index or 0, cuda.stream(memory.device))
 
 
@@ -139,7 +139,7 @@ class RowsOnDevice:
         self._like = like
 
     def place(self) -> OnDevice:
-        """Return the place of the memory for a request that is handed in now, and the allocator of its output."""
+        """Return the place of the memory for a request that is submitted now, and the allocator of its output."""
         device = self._like.device
         return OnDevice(device.index or 0, cuda.stream(device), self._allocate)
 

@@ -12,16 +12,16 @@ from paceline.simulate.recorded import Call, Key
 from paceline.simulate.recording import Recording
 
 _WAITED = 0.5
-"""The share of the time in which calls were under way before a rank's last hand-in that it must have waited, so that it
-counts as a program that waits for each call at once."""
+"""The share of the time in which calls were under way before a rank's last submission that it must have waited, so that
+it counts as a program that waits for each call at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankStep:
     """One step of one rank, in seconds on the clock of all ranks.
 
-    begin: the end of the step before. sent: the first hand-in. ready: the last hand-in. all_ready: the last hand-in of
-    the last rank. end: everything was exchanged. negotiation: of the time from `all_ready` to `end`, that in which
+    begin: the end of the step before. sent: the first submission. ready: the last one. all_ready: the last rank's last
+    one. end: everything was exchanged. negotiation: of the time from `all_ready` to `end`, that in which
     nothing of this rank was carried out. early: the time before `ready` in which calls were under way. early_last: of
     it, the time until all ranks had made the call.
     """

@@ -1,4 +1,4 @@
-"""The tensors of a recorded step: how late each rank hands them in, and how long they take from there."""
+"""The tensors of a recorded step: how late each rank submits them, and how long they take from there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.simulate.recording import Recording
 class TensorTimes:
     """A tensor, or the call in its place, with seconds as means over steps.
 
-    late: by rank, how long after the first rank it was handed in. exchanged: from the last hand-in until it was done
+    late: by rank, how long after the first rank it was submitted. exchanged: from the last submission until it was done
     on the mean rank.
     """
 
@@ -27,12 +27,12 @@ class TensorTimes:
 
     @property
     def waited(self) -> float:
-        """Seconds from the first hand-in until the mean step's last one."""
+        """Seconds from the first submission until the mean step's last one."""
         return max(self.late)
 
 
 def tensors(run: Recording) -> list[TensorTimes]:
-    """Return the tensors of the steps, in the order in which the first rank hands them in."""
+    """Return the tensors of the steps, in the order in which the first rank submits them."""
     found: dict[tuple[Hashable, int], list[list[Call]]] = {}
     names: dict[tuple[Hashable, int], str] = {}
     for row in run.rows[1:]:

@@ -210,7 +210,7 @@ class ShardedOptimizer(Optimizer):
             if parameter.grad is not None:
                 raise RuntimeError(
                     f"{self._name(parameter)} was frozen when the optimizer got it and now has a gradient: "
-                    "make a new ShardedOptimizer, or hand it in by add_param_group once it is no longer frozen"
+                    "make a new ShardedOptimizer, or add it by add_param_group once it is no longer frozen"
                 )
         for bucket in self._buckets:
             if (left := bucket.not_exchanged()) is not None:

@@ -1,7 +1,7 @@
 """Lets collectives of one `tf.function` run side by side.
 
 TensorFlow runs the stateful ops of a function one after the other, as the program has them. Collectives need no such
-order, because ranks agree on one while they run; waiting for one before the next is handed in would take away their
+order, because ranks agree on one while they run; waiting for one before the next is submitted would take away their
 overlap, and stop ranks whose programs differ in it.
 """
 

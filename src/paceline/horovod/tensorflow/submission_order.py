@@ -1,13 +1,13 @@
-"""Makes a function compute its gradients one after the other, and hand each in before it goes on.
+"""Makes a function compute its gradients one after the other, and submit each before it goes on.
 
 TensorFlow's executor puts an op that became ready on top of its thread's stack while the thread follows one path
 through the graph. Thus a rank with one thread first computes the backward pass down to the first layer, then the
 gradients of the weights, those of the last layer at the end, and starts collectives when nothing else is left: there is
 nothing to hide them behind. Control dependencies keep such a thread from running ahead.
 
-The order puts what only one gradient needs, and its hand-in, right after the last op of the others that it needs, the
-least first; the rest stays in the program's order. It is an order in which the graph can be computed, so that an op may
-wait for any hand-in before it.
+The order puts what only one gradient needs, and its submission, right after the last op of the others that it needs,
+the least first; the rest stays in the program's order. It is an order in which the graph can be computed, so that an op
+may wait for any submission before it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _START = "PacelineAllreduceStart"
 _BACK = ("NextIteration", "RefNextIteration")
 """Ops that lead back to the beginning of a loop of TensorFlow 1."""
 _SEVERAL = -1
-"""Instead of a number of a hand-in: an op is needed for several."""
+"""Instead of a number of a submission: an op is needed for several."""
 
 
 def operations() -> list[Any]:
@@ -36,8 +36,8 @@ def operations() -> list[Any]:
     return list(graph.get_operations()) if graph is not None and graph.building_function else []
 
 
-def hand_in_in_order(before: int) -> None:
-    """Let the ops that compute gradients wait until the gradients that come before them are handed in.
+def submit_in_order(before: int) -> None:
+    """Let the ops that compute gradients wait until the gradients that come before them are submitted.
 
     before: the number of `operations` before any gradient was combined. As many gradients may be under way as
     TensorFlow has threads to run ops side by side. Does nothing where there are GPUs, which run ops in their order.
@@ -51,10 +51,10 @@ def hand_in_in_order(before: int) -> None:
 
 
 def waits(listed: Sequence[Any], before: int, threads: int) -> list[tuple[Any, Any]]:
-    """Return pairs of an op and the op that hands in a gradient, for which it has to wait.
+    """Return pairs of an op and the op that submits a gradient, for which it has to wait.
 
     listed: all ops as they were made; those from `before` on combine gradients. threads: how many gradients may be
-    under way. Where other gradients were combined before, ops wait for hand-ins that were made later.
+    under way. Where other gradients were combined before, ops wait for submissions that were made later.
     """
     order = _order(listed, before)
     if order is None:
@@ -74,7 +74,7 @@ def waits(listed: Sequence[Any], before: int, threads: int) -> list[tuple[Any, A
         return (number, -1, 0) if start == _SEVERAL else (after[start], turn[start], number)
 
     found = [(listed[later], listed[earlier]) for earlier, later in pairwise(handed)]
-    latest: dict[int, int] = {}  # for an op, the turn of the last hand-in that it waits for
+    latest: dict[int, int] = {}  # for an op, the turn of the last submission that it waits for
     for number in sorted(only, key=place):
         earlier = bisect_left(made, number) if only[number] == _SEVERAL else turn[only[number]]
         latest[number] = max((latest[parent] for parent in parents[number]), default=-1)
@@ -130,7 +130,7 @@ def _has_state(op: Any) -> bool:
 
 
 def _only(parents: Sequence[Sequence[int]], starts: Sequence[int]) -> dict[int, int]:
-    """Return for each op that hand-ins need, and for these, which one needs it, or _SEVERAL."""
+    """Return for each op that submissions need, and for these, which one needs it, or _SEVERAL."""
     found = {start: start for start in starts}
     for number in reversed(range(len(parents))):
         if number in found:
@@ -140,7 +140,7 @@ def _only(parents: Sequence[Sequence[int]], starts: Sequence[int]) -> dict[int, 
 
 
 def _after(parents: Sequence[Sequence[int]], only: dict[int, int], starts: Sequence[int]) -> dict[int, int]:
-    """Return for each hand-in the last op that it needs and that others need too; -1 if there is none."""
+    """Return for each submission the last op that it needs and that others need too; -1 if there is none."""
     found = dict.fromkeys(starts, -1)
     for number, start in only.items():
         if start != _SEVERAL:
