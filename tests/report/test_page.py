@@ -15,7 +15,7 @@ from rich.console import Console
 
 from paceline.observe.report import Report
 from paceline.report.page.content import report_page
-from paceline.report.page.data import MAX_RANKS, MAX_STEPS
+from paceline.report.page.data import MAX_RANKS, MAX_STEPS, PARTS
 from paceline.report.show import show
 from paceline.report.verdict.of_report import verdict
 from paceline.simulate.network import uniform
@@ -67,6 +67,26 @@ def test_the_page_and_the_terminal_have_the_same_headline() -> None:
     headline = "straggler-bound: rank 2 on beta computes 207 ms a step, the others 134 ms, "
     assert headline in console.export_text()
     assert f'<p class="headline">{headline}' in report_page(whole, "run.json")
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_the_picture_shows_what_the_bar_says(blocking: bool) -> None:
+    """Rank 2 comes late to each of three calls, for which the others wait one by one, or all at the end."""
+    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1]] * 10)
+    waits = 1e3 * (0.45 if blocking else 0.05)
+    whole = replace(
+        whole, ranks=tuple(replace(rank, rates=replace(rank.rates, exposed_ms=waits)) for rank in whole.ranks)
+    )
+    page = report_page(whole, "run.json")
+    found = verdict(whole, "run.json").evidence
+    assert found is not None
+    steps = [step for row in json.loads(embedded(page))["steps"] for step in row]
+    drawn = dict.fromkeys(PARTS, 0.0)
+    for step in steps:
+        for begin, part, end in zip(step[0::2], step[1::2], step[2::2], strict=False):
+            drawn[PARTS[part]] += 1e-6 * (end - begin) / len(steps)
+    assert {part: seconds for part, seconds in drawn.items() if seconds} == pytest.approx(found.parts, abs=1e-5)
+    assert (max(map(len, steps)) > 2 * len(PARTS)) is blocking, "each call has its wait"
 
 
 def test_it_loads_nothing_and_names_from_outside_stay_text() -> None:

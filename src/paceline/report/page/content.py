@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.resources import files
-from statistics import fmean, median
+from statistics import median
 
 from paceline.formats.numbers import DASH, number, percent, size
 from paceline.formats.page import bar, figure, keys, page, paragraph, section, table
 from paceline.formats.sizes import show_duration, show_seconds
 from paceline.observe.profile import Profile
 from paceline.observe.report import Report
-from paceline.report.page.data import Drawn, drawn
-from paceline.report.verdict.of_report import verdict
-from paceline.report.verdict.parts import rank_steps
+from paceline.report.page.data import PARTS, Drawn, drawn
+from paceline.report.verdict.of_report import steps_of, verdict
+from paceline.report.verdict.parts import spans_of
 from paceline.report.verdict.verdict import COMPUTATION, DATA, LAST_RANK, NEGOTIATION, TRANSFER, Evidence, Verdict
 from paceline.simulate.recording import Recording, recording
 from paceline.topology.units import show_speed
@@ -90,27 +90,26 @@ def _bar(evidence: Evidence) -> str:
 
 
 def _time(run: Recording, report: Report, shown: Drawn) -> str:
-    steps = rank_steps(run)
+    steps, _, blocking = steps_of(report, run)
     rows = []
     for rank, row in zip(report.ranks, steps, strict=True):
-        ready = fmean(one.ready - one.begin for one in row)
-        last = fmean(one.all_ready - one.ready for one in row)
-        agreed = fmean(one.negotiation for one in row)
-        moved = fmean(one.end - one.all_ready for one in row) - agreed
+        seconds = dict.fromkeys(PARTS, 0.0)
+        for one in row:
+            for part, begin, end in spans_of(one, blocking):
+                seconds[part] += (end - begin) / len(row)
         figures = rank.figures
         exposed = rank.rates.exposed_ms
         rows.append((
-            figures.rank, figures.host, *map(show_seconds, (ready, last, agreed, moved)),
+            figures.rank, figures.host, *map(show_seconds, seconds.values()),
             DASH if exposed is None else show_seconds(exposed / 1e3),
         ))  # fmt: skip
-    text = (
-        "Each row is a rank, on one clock for all machines. Before its last submission a rank may also have waited, if "
-        "the program waits for its calls one by one; the exposed time of the whole run counts that."
-    )
+    text = "Each row is a rank, on one clock for all machines."
+    if not blocking:
+        text += " Until it has submitted its last tensor a rank computes, while earlier tensors are exchanged."
     if shown.ranks_left_out:
         text += f" {shown.ranks_left_out} ranks, which were ready earlier than these, are not drawn."
     columns = (
-        "rank", "host", "to the last submission", "waits for the last rank", "waits until the ranks agree",
+        "rank", "host", "computes", "waits for the last rank", "waits until the ranks agree",
         "waits for bytes", "exposed",
     )  # fmt: skip
     return section(

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from paceline.observe.report import Report
-from paceline.report.verdict.parts import RankStep, rank_steps
+from paceline.report.verdict.of_report import steps_of
+from paceline.report.verdict.parts import RankStep, spans_of
 from paceline.report.verdict.tensors import tensors
 from paceline.simulate.recording import Recording
 
@@ -14,6 +15,10 @@ MAX_RANKS = 64
 """Ranks that are drawn."""
 MAX_STEPS = 100
 """Steps that are drawn of each rank: the newest."""
+MAX_SPANS = 100_000
+"""Parts of steps that are drawn in all. Where a step has many calls, fewer steps are drawn, and at least one."""
+PARTS = ("computation", "last_rank", "negotiation", "transfer")
+"""The parts of a step, by their numbers in the data."""
 MAX_TENSORS = 1000
 """Tensors that are shown: those that take longest."""
 MAX_NAME = 200
@@ -32,20 +37,22 @@ class Drawn:
 def drawn(report: Report, run: Recording | None) -> Drawn:
     """Return what is drawn of a run; nothing where its steps are not known.
 
-    Times are microseconds; those of steps count from the first one that is drawn.
+    Times are microseconds; those of steps count from the first one that is drawn. A step of a rank is a list: when it
+    began, then for each of its parts its number in PARTS and its end.
     """
     if run is None:
         return Drawn({"ranks": [], "steps": [], "tensors": []})
-    steps = rank_steps(run)
+    steps, _, blocking = steps_of(report, run)
     ranks = _ranks(steps)
-    rows = [steps[rank][-MAX_STEPS:] for rank in ranks]
+    spans = sum(1 for rank in ranks for _ in spans_of(steps[rank][-1], blocking))
+    rows = [steps[rank][-max(1, min(MAX_STEPS, MAX_SPANS // spans)) :] for rank in ranks]
     origin = min(one.begin for row in rows for one in row)
     found = sorted(tensors(run), key=lambda one: -(one.waited + one.exchanged))
     shown = found[:MAX_TENSORS]
     return Drawn(
         {
             "ranks": [[report.ranks[rank].figures.rank, report.ranks[rank].figures.host[:MAX_NAME]] for rank in ranks],
-            "steps": [[_moments(one, origin) for one in row] for row in rows],
+            "steps": [[_parts(one, blocking, origin) for one in row] for row in rows],
             "tensors": [
                 {
                     "name": one.name[:MAX_NAME],
@@ -69,9 +76,12 @@ def _ranks(steps: Sequence[Sequence[RankStep]]) -> list[int]:
     return sorted(sorted(lateness, key=lambda rank: -lateness[rank])[:MAX_RANKS])
 
 
-def _moments(one: RankStep, origin: float) -> list[int]:
-    agreed = one.all_ready + one.negotiation
-    return [_microseconds(moment - origin) for moment in (one.begin, one.ready, one.all_ready, agreed, one.end)]
+def _parts(one: RankStep, blocking: bool, origin: float) -> list[int]:
+    found = [_microseconds(one.begin - origin)]
+    for part, begin, end in spans_of(one, blocking):
+        if end > begin:
+            found += PARTS.index(part), _microseconds(end - origin)
+    return found
 
 
 def _microseconds(seconds: float) -> int:

@@ -55,7 +55,7 @@ function timeline(place) {
     state.first = Math.max(0, Math.min(state.first, count - state.shown));
     const end = state.first + state.shown;
     const begin = Math.min(...data.steps.map((row) => row[state.first][0]));
-    const span = Math.max(...data.steps.map((row) => row[end - 1][4])) - begin;
+    const span = Math.max(...data.steps.map((row) => row[end - 1].at(-1))) - begin;
     const width = Math.max(320, place.clientWidth);
     const left = Math.min(160, width / 3), high = 20, height = data.ranks.length * high + 26;
     const x = (moment) => left + (width - left - 10) * (moment - begin) / span;
@@ -67,13 +67,14 @@ function timeline(place) {
       const text = drawing("text", { x: 0, y: rank * high + 14 }, shown.length > left / 7.5 ? `${shown.slice(0, left / 7.5 - 1)}…` : shown);
       picture.append(text);
       for (let step = state.first; step < end; step += 1) {
-        PARTS.forEach(([part, name], place) => {
-          const [from, to] = [row[step][place], row[step][place + 1]];
-          if (to <= from) return;
+        let from = row[step][0];
+        for (let place = 1; place < row[step].length; place += 2) {
+          const [part, name] = PARTS[row[step][place]], to = row[step][place + 1];
           const box = drawing("rect", { x: x(from), y: rank * high + 2, width: Math.max(.5, x(to) - x(from) - .5), height: high - 4, class: part });
           box.append(drawing("title", {}, `rank ${shown}, step ${step + 1}: ${name} for ${duration(to - from)}`));
           picture.append(box);
-        });
+          from = to;
+        }
       }
     });
     const bottom = data.ranks.length * high + 4;

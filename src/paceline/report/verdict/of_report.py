@@ -37,13 +37,19 @@ def verdict(report: Report, where: str) -> Verdict:
     return judge(evidence(report, run, where))
 
 
+def steps_of(report: Report, run: Recording) -> tuple[tuple[tuple[RankStep, ...], ...], Parts, bool]:
+    """Return the steps of every rank, the parts of the mean one, and whether each call is waited for at once."""
+    steps = rank_steps(run)
+    data = fmean((rank.rates.data_ms or 0.0) / 1e3 for rank in report.ranks)
+    return steps, *parts(steps, [(rank.rates.exposed_ms or 0.0) / 1e3 for rank in report.ranks], data)
+
+
 def evidence(report: Report, run: Recording, where: str) -> Evidence:
     """Return what a verdict on this report is made of. run: its recording."""
-    steps = rank_steps(run)
+    steps, found, blocking = steps_of(report, run)
     several = between_machines(run.topology)
     codec = next((each.codec for each in run.profiles if each.codec != NONE), NONE)
     data = [(rank.rates.data_ms or 0.0) / 1e3 for rank in report.ranks]
-    found, blocking = parts(steps, [(rank.rates.exposed_ms or 0.0) / 1e3 for rank in report.ranks], fmean(data))
     times = exchanged(ends_of(run), run.spans)
     count = len(times)
     sizes = _sizes(times)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
+from typing import NamedTuple
 
 from paceline.observe.spans import covered
 from paceline.simulate.recorded import Call, Key
@@ -16,14 +17,21 @@ _WAITED = 0.5
 it counts as a program that waits for each call at once."""
 
 
+class Early(NamedTuple):
+    """A time before a rank's last submission in which a call was under way. all_called: all ranks had made it."""
+
+    begin: float
+    all_called: float
+    end: float
+
+
 @dataclass(frozen=True, slots=True)
 class RankStep:
     """One step of one rank, in seconds on the clock of all ranks.
 
     begin: the end of the step before. sent: the first submission. ready: the last one. all_ready: the last rank's last
-    one. end: everything was exchanged. negotiation: of the time from `all_ready` to `end`, that in which
-    nothing of this rank was carried out. early: the time before `ready` in which calls were under way. early_last: of
-    it, the time until all ranks had made the call.
+    one. end: everything was exchanged. negotiation: of the time from `all_ready` to `end`, that in which nothing of
+    this rank was carried out. before: the times before `ready` in which calls were under way, one after the other.
     """
 
     begin: float
@@ -32,8 +40,17 @@ class RankStep:
     all_ready: float
     end: float
     negotiation: float
-    early: float
-    early_last: float
+    before: tuple[Early, ...]
+
+    @property
+    def early(self) -> float:
+        """Seconds before `ready` in which calls were under way."""
+        return sum(one.end - one.begin for one in self.before)
+
+    @property
+    def early_last(self) -> float:
+        """Seconds of `early` until all ranks had made the call."""
+        return sum(one.all_called - one.begin for one in self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +77,19 @@ class Parts:
 def rank_steps(run: Recording) -> tuple[tuple[RankStep, ...], ...]:
     """Return the steps of every rank, the oldest first; all ranks have the same number."""
     found: list[list[RankStep]] = [[] for _ in run.calls]
-    for before, row in pairwise(run.rows):
+    for last_row, row in pairwise(run.rows):
         called = {key: max(one[key].begin for one in run.calls) for key in row}
         all_ready = max(called.values())
         for rank, one in enumerate(run.calls):
             calls = [one[key] for key in row]
-            begin = max(one[key].end for key in before)
+            begin = max(one[key].end for key in last_row)
             ready = max(call.begin for call in calls)
             end = max(call.end for call in calls)
             turn = min(max(all_ready, ready), end)
             carried = covered((max(call.issued, turn), call.end) for call in calls)
-            early, early_last = _early(calls, called, begin, ready)
             sent = min(call.begin for call in calls)
-            found[rank].append(RankStep(begin, sent, ready, turn, end, end - turn - carried, early, early_last))
+            before = _early(calls, called, begin, ready)
+            found[rank].append(RankStep(begin, sent, ready, turn, end, end - turn - carried, before))
     return tuple(map(tuple, found))
 
 
@@ -97,6 +114,24 @@ def parts(steps: Sequence[Sequence[RankStep]], exposed: Sequence[float], data: f
     return Parts(computed - data, data, last, negotiation, transfer), blocking
 
 
+def spans_of(one: RankStep, blocking: bool) -> Iterator[tuple[str, float, float]]:
+    """Yield the parts of a step of one rank in order of time, each by its name in `Parts`, its begin and its end.
+
+    blocking: as `parts` returns it. Waits for batches are in the computation.
+    """
+    at = one.begin
+    for wait in one.before if blocking else ():
+        yield "computation", at, wait.begin
+        yield "last_rank", wait.begin, wait.all_called
+        yield "transfer", wait.all_called, wait.end
+        at = wait.end
+    agreed = one.all_ready + one.negotiation
+    yield "computation", at, max(at, one.ready)
+    yield "last_rank", max(at, one.ready), one.all_ready
+    yield "negotiation", one.all_ready, agreed
+    yield "transfer", agreed, one.end
+
+
 def computed_by_rank(steps: Sequence[Sequence[RankStep]], data: Sequence[float], blocking: bool) -> list[float]:
     """Return the seconds of a step in which each rank computes: the median, as one long step makes no slow rank.
 
@@ -117,10 +152,12 @@ def window(steps: Sequence[Sequence[RankStep]]) -> float:
     return min(1.0, max(0.0, passed / fmean(one.end - one.begin for row in rows for one in row)))
 
 
-def _early(calls: Sequence[Call], called: Mapping[Key, float], begin: float, until: float) -> tuple[float, float]:
-    """The time from `begin` to `until` in which calls were under way, and of it the share that waited for ranks."""
-    before = [(max(call.begin, begin), min(call.end, until), called[call.key]) for call in calls if call.begin < until]
-    early = covered((first, last) for first, last, _ in before)
-    sums = sum(max(0.0, last - first) for first, last, _ in before)
-    waited = sum(max(0.0, min(last, all_called) - first) for first, last, all_called in before)
-    return early, early * waited / sums if sums else 0.0
+def _early(calls: Sequence[Call], called: Mapping[Key, float], begin: float, until: float) -> tuple[Early, ...]:
+    """The times from `begin` to `until` in which calls were under way; of calls at once, the earlier one counts."""
+    found, at = [], begin
+    for call in sorted(calls, key=lambda call: call.begin):
+        first, last = max(call.begin, at), min(call.end, until)
+        if last > first:
+            found.append(Early(first, min(max(called[call.key], first), last), last))
+            at = last
+    return tuple(found)
