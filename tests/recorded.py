@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from paceline.observe.figures import Figures
+from paceline.observe.figures import Figures, Group
 from paceline.observe.profile import Exchange, Handed, Profile
 from paceline.observe.report import Report, make
+from paceline.observe.trace.clocks import Clocks
 from paceline.simulate.network import transfer
 from paceline.topology import Topology, parse
 
@@ -20,6 +21,8 @@ children:
 """
 )
 CHANNEL, OTHER = 77, 78
+ERROR = 50_000
+"""Nanoseconds within which machines know each other's clocks."""
 METRIC = 8
 """Bytes of a metric that is averaged now and then."""
 
@@ -50,6 +53,12 @@ def report(
     def moment(rank: int, seconds: float) -> int:
         return round((seconds + (ahead if hosts[rank] != hosts[0] else 0.0)) * 1e9)
 
+    def clocks(here: str) -> Clocks:
+        at = {host: round(ahead * 1e9) if host != hosts[0] else 0 for host in hosts}
+        return Clocks(
+            here, {host: (at[host] - at[here] - ERROR, at[host] - at[here] + ERROR) for host in set(hosts) - {here}}
+        )
+
     for step, seconds in enumerate(computes):
         begin = free = now
         for place, nbytes in enumerate(sizes):
@@ -78,6 +87,8 @@ def report(
             0,
             10**9,
             policies={CHANNEL: "board"} if named else {},
+            clocks=clocks(hosts[rank]),
+            groups={channel: Group(f"group {channel}", world) for channel in (CHANNEL, OTHER)},
             profile=Profile(
                 exchanges=tuple(exchanges[rank]),
                 requests=tuple(requests[rank]),

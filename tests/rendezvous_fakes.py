@@ -72,6 +72,9 @@ class FakeEngine:
     changed: threading.Condition = field(default_factory=threading.Condition)
     closed: bool = False
 
+    def clocks(self) -> list[tuple[str, int, int]]:
+        return []
+
     def add_tcp_peer(self, fd: int, description: str) -> int:
         self.peers.append(Peer("tcp", description, (fd,)))
         return len(self.peers) - 1

@@ -316,7 +316,7 @@ void Coordinator::carry_out(Issue& action) {
   std::uint64_t packed = 0;
   for (RequestPtr& request : action.requests) {
     auto own = requests_.issue(request->name, totals_.batches, now);
-    if (own && own->record.last) count_negotiation(*own);
+    if (own && own->record.last.value_or(false)) count_negotiation(*own);
     if (!action.error.empty()) {
       if (own) requests_.settle(*own, {ErrorKind::mismatch, action.error});
       continue;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -25,7 +26,7 @@ struct Record {
   std::int64_t packed_ns = 0;
   std::int64_t reduced_ns = 0;
   std::int64_t done_ns = 0;
-  bool last = false;         // this rank was the last to submit it
+  std::optional<bool> last;  // this rank was the last to submit it; nothing where it cannot know
   std::uint64_t number = 0;  // this rank's requests are numbered from 1, as they end
 };
 

@@ -55,7 +55,7 @@ void Requests::submit_now(Name& name, std::shared_ptr<PendingRequest> pending, C
   } else if (pending->callback || pending->wanted) {
     policy.wanted(*pending->request, seconds_of(now));
   }
-  pending->record.last = name.issued_before && policy.missing(*pending->request).empty();
+  if (policy.sees_all()) pending->record.last = name.issued_before && policy.missing(*pending->request).empty();
   name.current = std::move(pending);
 }
 

@@ -3,7 +3,7 @@
 namespace paceline {
 
 bool is_sane(const Header& header) {
-  return header.frame <= Frame::waits && header.collective <= Collective::recv &&
+  return header.frame <= Frame::time && header.collective <= Collective::recv &&
          unmarked(header.dtype) <= DType::bytes && header.op <= Op::bxor &&
          static_cast<std::size_t>(header.codec) < kCodecNames.size();
 }

@@ -26,6 +26,7 @@ enum class Frame : std::uint8_t {
   refusal,   // "my call of this number has raised before it began"; the reason follows
   inquiry,   // "what do you wait for?", from a rank that has waited long
   waits,     // what this rank waits for, see WaitReport; the answer to an inquiry
+  time,      // "this left at `id` on my clock", see PeerClock; `count` is what else it tells
 };
 
 // The tag of a group's goodbye if whatever still needs the rank has failed, or knows that it can do without.

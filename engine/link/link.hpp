@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "link/header.hpp"
+#include "link/peer_clock.hpp"
 
 namespace paceline {
 
@@ -105,6 +107,8 @@ class Link {
   // Bytes that the kernel has taken in from the peer so far, read or not; 0 where it does not count them.
   virtual std::uint64_t received() const { return 0; }
 
+  // How far the peer's clock is ahead; nothing where that is unknown, and of a peer on the same machine.
+  virtual std::optional<ClockBounds> clock() const { return std::nullopt; }
   // Describes a link over a network: its two addresses, and for how long nothing has come. Empty for other links.
   virtual std::string condition() const { return {}; }
   virtual int descriptor() const = 0;

@@ -11,25 +11,60 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "delays/delays.hpp"
 #include "link/tcp_count.hpp"
 #include "link/tcp_ends.hpp"
 
 namespace paceline {
+namespace {
+
+std::int64_t ns_of(const timespec& time) { return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+std::int64_t realtime_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return ns_of(now);
+}
+
+}  // namespace
+
 TcpLink::TcpLink(int peer, Descriptor socket, std::span<std::byte> scratch)
     : Link(peer), socket_(std::move(socket)), ends_(ends_of(socket_.get())), scratch_(scratch) {
   ::fcntl(socket_.get(), F_SETFL, ::fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
   const int one = 1;
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one);
 }
 
 void TcpLink::enqueue(const Header& header, const std::byte* data, std::size_t size, Message* send) {
   queue_.push_back({headers_out_.write(header), data, size, 0, send});
 }
 
+// Tells the peer the time now and then, when nothing is queued before it.
+void TcpLink::tell_time() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!clock_.due(now) || lost_ || refused_ || wants_write()) return;
+  Header header;
+  header.frame = Frame::time;
+  header.count = static_cast<std::uint64_t>(clock_.tell(now));
+  header.id = static_cast<std::uint64_t>(realtime_ns());
+  enqueue(header, nullptr, 0, nullptr);
+  write_some();
+}
+
+// The peer needs an answer, since one that only receives has nothing else to say when.
+void TcpLink::hear_time(const Header& header) {
+  const std::int64_t came = came_ns_ != 0 ? came_ns_ : realtime_ns();
+  clock_.hear(static_cast<std::int64_t>(header.id), came, static_cast<std::int64_t>(header.count),
+              std::chrono::steady_clock::now());
+  tell_time();
+}
+
 void TcpLink::post(Message& send) {
   if (lost_) return;
+  tell_time();
   Header header = send.header;
   if (header.length <= (send.unasked ? kPieceBytes : kEagerBytes)) {
     header.frame = Frame::eager;
@@ -143,6 +178,28 @@ bool TcpLink::refuse(Inbox& inbox, const std::string& what) {
   return false;
 }
 
+// Notes when the kernel took in the last of these bytes: a rank that computes reads them much later.
+ssize_t TcpLink::receive(std::byte* to, std::size_t room) {
+  alignas(cmsghdr) std::byte control[CMSG_SPACE(sizeof(timespec))];
+  iovec part{to, room};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+  came_ns_ = 0;
+  if (got <= 0) return got;
+  for (const cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr;
+       one = CMSG_NXTHDR(&message, const_cast<cmsghdr*>(one)))
+    if (one->cmsg_level == SOL_SOCKET && one->cmsg_type == SCM_TIMESTAMPNS) {
+      timespec came{};
+      std::memcpy(&came, CMSG_DATA(one), sizeof came);
+      came_ns_ = ns_of(came);
+    }
+  return got;
+}
+
 void TcpLink::on_readable(Inbox& inbox) {
   while (!lost_ && !refused_) {
     std::byte* to = scratch_.data();
@@ -153,7 +210,7 @@ void TcpLink::on_readable(Inbox& inbox) {
       to = window;
       room = piece_.remaining();
     }
-    const ssize_t got = ::recv(socket_.get(), to, room, MSG_DONTWAIT);
+    const ssize_t got = window != nullptr ? ::recv(socket_.get(), to, room, MSG_DONTWAIT) : receive(to, room);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) return fail(inbox, got == 0 ? "" : std::strerror(errno));
@@ -252,6 +309,7 @@ bool TcpLink::take_header(Inbox& inbox) {
       }
       return true;
     }
+    case Frame::time: hear_time(header); return true;
     case Frame::hello:
     case Frame::ack: return true;
   }

@@ -38,6 +38,7 @@ class TcpLink final : public Link {
   void set_pace(double least, double most) override;
   void set_send_rate(double bytes_per_second) override;
   std::uint64_t received() const override;
+  std::optional<ClockBounds> clock() const override { return clock_.bounds(); }
   bool flush() override;
   bool lost() const override { return lost_; }
   void hang_up() override;
@@ -63,6 +64,9 @@ class TcpLink final : public Link {
 
   void enqueue(const Header& header, const std::byte* data, std::size_t size, Message* send);
   bool write_some();
+  void tell_time();
+  void hear_time(const Header& header);
+  ssize_t receive(std::byte* to, std::size_t room);
   void finished(Outgoing& out);
   bool feed(const std::byte* data, std::size_t size, Inbox& inbox);
   bool take_header(Inbox& inbox);
@@ -77,6 +81,8 @@ class TcpLink final : public Link {
   bool refused_ = false;  // what the peer sends is garbled, and not read any more
   Pace pace_;
   Smoothing smoothing_;
+  PeerClock clock_;
+  std::int64_t came_ns_ = 0;  // when the kernel took in what was received last, CLOCK_REALTIME; 0 where it does not say
   std::uint64_t next_id_ = 1;
   HeaderWriter headers_out_;
   std::deque<Outgoing> queue_;

@@ -59,6 +59,7 @@ class Board : public Policy {
   std::vector<RequestPtr> take_back() override { return std::exchange(back_, {}); }
   void resume() override { at_rest_ = false; }
   std::vector<int> missing(const Request& request) const override;
+  bool sees_all() const override { return orders(); }
 
  protected:
   // `graph` overrides these, and uses the board for what it cannot do alone.

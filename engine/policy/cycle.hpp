@@ -49,6 +49,7 @@ class Cycle : public Policy {
   void resume() override { at_rest_ = false; }
   bool polls() const override { return true; }
   std::vector<int> missing(const Request& request) const override;
+  bool sees_all() const override { return rank_ == 0; }
 
  private:
   enum class Phase : std::uint8_t {

@@ -159,6 +159,8 @@ class Policy {
 
   // The group ranks that, as far as this rank knows, have not submitted this request, which is one of its own.
   virtual std::vector<int> missing(const Request& request) const = 0;
+  // Whether `missing` tells of all ranks. Otherwise this rank hears nothing of some of them.
+  virtual bool sees_all() const = 0;
 
   virtual Counters counters() const { return counters_; }
 

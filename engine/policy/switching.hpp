@@ -44,6 +44,7 @@ class Switching : public Policy {
   void tune(std::uint64_t fusion_bytes) override { active().tune(fusion_bytes); }
   std::optional<Action> next() override;
   std::vector<int> missing(const Request& request) const override { return active().missing(request); }
+  bool sees_all() const override { return active().sees_all(); }
   bool polls() const override { return active().polls(); }
   Counters counters() const override;
 

@@ -422,6 +422,14 @@ void Engine::answer(const Question& question, std::string_view content) {
   questions_.answer(question, content);
 }
 
+std::vector<std::pair<std::string, ClockBounds>> Engine::clocks() {
+  const auto lock = enter();
+  std::vector<std::pair<std::string, ClockBounds>> found;
+  for (const Link* link : peers_.tcp_links())
+    if (const auto bounds = link->clock()) found.emplace_back(peers_[link->peer()].description, *bounds);
+  return found;
+}
+
 void Engine::read_if_idle() {
   if (operations_.empty()) sockets_.poll();
 }

@@ -86,6 +86,17 @@ nb::list questions(Engine& self) {
   return rows;
 }
 
+nb::list clocks(Engine& self) {
+  std::vector<std::pair<std::string, ClockBounds>> found;
+  {
+    const WithoutGil no_gil;
+    found = self.clocks();
+  }
+  nb::list rows;
+  for (const auto& [who, bounds] : found) rows.append(nb::make_tuple(who, bounds.least, bounds.most));
+  return rows;
+}
+
 void answer(Engine& self, int peer, std::uint64_t number, const nb::bytes& content) {
   const std::string_view bytes(content.c_str(), content.size());
   const WithoutGil no_gil;
@@ -161,6 +172,7 @@ void bind_engine(nb::module_& m) {
       .def("answers", &answers)
       .def("questions", &questions)
       .def("answer", &answer, "peer"_a, "number"_a, "content"_a)
+      .def("clocks", &clocks)
       .def("questions_descriptor", &Engine::questions_descriptor);
 }
 

@@ -471,6 +471,10 @@ class Engine:
     def answer(self, peer: int, number: int, content: bytes) -> None:
         """Answer a question with 1 MiB at most."""
 
+    def clocks(self) -> list[tuple[str, int, int]]:
+        """What peers call each rank on another machine, and the ns by which its CLOCK_REALTIME is ahead of this one, at
+        least and at most; without those of which that is unknown."""
+
     def questions_descriptor(self) -> int:
         """A descriptor that is readable while there are questions."""
 

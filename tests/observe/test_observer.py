@@ -88,8 +88,7 @@ def test_each_record_is_taken_once(amounts: list[int], capacity: int) -> None:
     for amount in amounts:
         for _ in range(amount):
             number += 1
-            last = number % 3 == 0
-            source.add(FakeRecord(f"t{number % 4}", submitted_ns=number, done_ns=10 * (number // 7), last=last))
+            source.add(FakeRecord(f"t{number % 4}", batch=number, submitted_ns=number, done_ns=10 * (number // 7)))
         one.look()
         missed += max(0, amount - capacity)
     found = one.figures()
@@ -97,7 +96,7 @@ def test_each_record_is_taken_once(amounts: list[int], capacity: int) -> None:
     if number and next(filter(None, amounts)) <= capacity:  # from then on it knows where it was
         assert found.passed == missed
     if not missed:
-        assert found.last_count == number // 3 == sum(found.last.values())
+        assert [one.sequence for one in found.arrivals] == list(range(1, number + 1))
     assert sum(len(news.requests) for news in heard) == found.requests
 
 

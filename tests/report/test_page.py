@@ -52,8 +52,8 @@ def test_the_verdict_comes_first_and_every_section_is_there() -> None:
     assert ">up to 1." in page, "what a punctual last rank would give is a bound"
     titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert titles == [
-        "Verdict", "Ranks over time", "Tensors", "Links between machines", "The load-imbalance susceptible window",
-        "Cores",
+        "Verdict", "Ranks over time", "Who came last", "Tensors", "Links between machines",
+        "The load-imbalance susceptible window", "Cores",
     ]  # fmt: skip
     data = json.loads(embedded(page))
     assert [len(row) for row in data["steps"]] == [7] * 4

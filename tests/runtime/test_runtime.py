@@ -270,10 +270,10 @@ def test_what_this_process_may_not_do_is_its_own_fault(runtimes: list[Runtime]) 
 
 
 def test_groups_that_were_closed_long_ago_are_forgotten() -> None:
-    member: Any = SimpleNamespace(process="me", rank=0)
+    member: Any = SimpleNamespace(process="me", rank=0, machine="here")
     blank = [kind() for kind in Event.__annotations__.values()]
     rows = [[number, channel, *blank[2:]] for number, channel in enumerate((1, 2, 3000), 1)]
-    recorder = FlightRecorder("me", settings(0, 1), lambda: rows, list)
+    recorder = FlightRecorder("me", settings(0, 1), lambda: rows, list, list)
     for channel in range(1, 3001):
         recorder.add_group(channel, [member])
         if channel > 1:
@@ -286,7 +286,7 @@ def test_groups_that_were_closed_long_ago_are_forgotten() -> None:
 
 def test_a_rank_is_found_by_what_the_members_of_a_group_call_it() -> None:
     members: list[Any] = [SimpleNamespace(process=f"process {rank}", rank=rank, pid=100 + rank) for rank in range(3)]
-    recorder = FlightRecorder("process 1", settings(1, 3), list, list)
+    recorder = FlightRecorder("process 1", settings(1, 3), list, list, list)
     recorder.add_group(1, members)
     assert recorder.locate(str(members[2])) == (2, 102)
     recorder.add_group(2, members[1:])

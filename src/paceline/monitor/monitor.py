@@ -15,6 +15,7 @@ from paceline.monitor.stalls import DEFAULT_SECONDS, Stalls
 from paceline.monitor.watchdog import Watchdog
 from paceline.monitor.whereabouts import Whereabouts
 from paceline.observe.annotations import Annotations
+from paceline.observe.trace.clocks import Clocks
 from paceline.observe.trace.dump import Group
 from paceline.observe.trace.listener import Name
 from paceline.rendezvous import Member
@@ -40,6 +41,10 @@ class Recorder(Protocol):
 
     def encoded(self) -> bytes:
         """The trace as of now, for `paceline trace`."""
+        ...
+
+    def clocks(self) -> Clocks:
+        """What this process knows of the clocks of its job's machines."""
         ...
 
     def locate(self, who: str) -> tuple[int, int] | None:
@@ -97,6 +102,7 @@ class Monitor:
                     self.annotations,
                     self.rank,
                     len(self.members),
+                    clocks=self._recorder.clocks,
                     elsewhere=sum(member.machine != self.members[self.rank].machine for member in self.members),
                 )
             return self._observer

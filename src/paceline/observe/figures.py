@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 
 from paceline.observe.profile import Profile
-from paceline.observe.trace.clocks import Meeting
+from paceline.observe.trace.clocks import Clocks, Meeting
 
 FORMAT = "paceline figures 1"
 MAX_BYTES = 4 * 2**20
@@ -40,9 +40,9 @@ class Figures:
     two looks; `bytes` lacks theirs. exposed_ns: the time in which some caller waited for an operation. steps, step_ns:
     the steps so far and their median time, see `paceline.observe.steps`. elsewhere: how many ranks of the job are on
     other machines. requests: how many named requests are over. passed: how many of these went by. coordinators,
-    policies: the counters and the policy of each coordinator, by channel. last: the names that this rank was most often
-    the last to submit, and how often. last_count: how often it was the last, in all. arrivals: the last collectives in
-    which all ranks wait for each other. groups: the groups of this rank, by channel.
+    policies: the counters and the policy of each coordinator, by channel. arrivals: the last named requests if there
+    were any, else the last collectives in which all ranks wait for each other. clocks: what this rank knows of the
+    clocks of other machines. groups: the groups of this rank, by channel.
     batches: how many batches Paceline's loaders gave the program. loading_ns: the time that it took to make them.
     batch_wait_ns: the time that the program waited for them.
     profile: what the rank did lately, call by call; only in the report of a finished job.
@@ -65,16 +65,18 @@ class Figures:
     batches: int = 0
     loading_ns: int = 0
     batch_wait_ns: int = 0
-    last_count: int = 0
-    last: dict[str, int] = field(default_factory=dict)
     coordinators: dict[int, dict[str, int]] = field(default_factory=dict)
     policies: dict[int, str] = field(default_factory=dict)
     elsewhere: int = 0
     waits: tuple[Waiting, ...] = ()
     arrivals: tuple[Meeting, ...] = ()
+    clocks: Clocks = field(default_factory=Clocks)
     groups: dict[int, Group] = field(default_factory=dict)
     profile: Profile | None = None
     format: str = FORMAT
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clocks", self.clocks.of(self.host))
 
     @property
     def counters(self) -> dict[str, int]:

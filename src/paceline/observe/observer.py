@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.observe.news import News
-from paceline.observe.steps import MAX_NAMES, NamedSteps, NamelessSteps
-from paceline.observe.trace.clocks import Meeting, is_meeting, meeting
+from paceline.observe.steps import NamedSteps, NamelessSteps
+from paceline.observe.trace.clocks import MEETINGS, Clocks, Meeting, is_meeting, meeting
 from paceline.observe.trace.event import Event, Row
 from paceline.observe.trace.request import Record, Request, of_records, wall_ns
 from paceline.observe.waits import Wait
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _ARRIVALS = 512
-"""Collectives whose times are kept, to compare them with those of other ranks."""
-_NAMES_SHOWN = 20
-"""Names in the figures that this rank was most often the last to submit."""
+"""Calls whose times are kept, to compare them with those of other ranks."""
 
 
 class Options(Protocol):
@@ -99,8 +97,8 @@ class Observer:
 
     coordinators: returns the coordinators of this process, by channel. groups: returns the name and the number of ranks
     of each of its groups, by channel. annotations: what the process tells beside what the engine counts. rank, size:
-    this rank in its job. elsewhere: how many ranks of the job are on other machines. capacity: the number of events
-    that the engine's ring holds.
+    this rank in its job. elsewhere: how many ranks of the job are on other machines. clocks: returns what this rank
+    knows of clocks. capacity: the number of events that the engine's ring holds.
     """
 
     def __init__(
@@ -113,10 +111,11 @@ class Observer:
         size: int,
         *,
         elsewhere: int = 0,
+        clocks: Callable[[], Clocks] = Clocks,
         capacity: int = 4096,
     ) -> None:
         self._engine, self._coordinators, self._groups = engine, coordinators, groups
-        self._annotations = annotations
+        self._annotations, self._clocks = annotations, clocks
         self._rank, self._size, self._elsewhere, self._capacity = rank, size, elsewhere, capacity
         self._lock = threading.Lock()
         self._listeners: list[Callable[[News], None]] = []
@@ -127,11 +126,11 @@ class Observer:
         self._steps = NamedSteps()
         self._nameless = NamelessSteps()
         self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
-        self._last: dict[str, int] = {}
+        self._named_arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
         self._since = 0
         self._exposed_before = self._known_before = 0
         self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
-        self._bytes = self._unseen = self._requests = self._passed = self._last_count = 0
+        self._bytes = self._unseen = self._requests = self._passed = 0
         self._policies: dict[int, str] = {}
         self._counters: dict[int, dict[str, int]] = {}  # the last of each coordinator, also of those that are gone
 
@@ -170,7 +169,6 @@ class Observer:
         self.look()
         with self._lock:
             steps, step_ns = self._counted()
-            commonest = sorted(self._last.items(), key=lambda item: (-item[1], item[0]))[:_NAMES_SHOWN]
             now = time.time_ns()
             return Figures(
                 rank=self._rank,
@@ -191,15 +189,14 @@ class Observer:
                 batch_wait_ns=self._annotations.batches.waited_ns,
                 requests=self._requests,
                 passed=self._passed,
-                last_count=self._last_count,
-                last=dict(commonest),
                 coordinators=dict(self._counters),
                 policies=dict(self._policies),
                 waits=tuple(
                     Waiting(what, round(seconds, 6), tuple(who for who, *_ in missing))
                     for _, seconds, _, _, what, missing in self._engine.waits()
                 ),
-                arrivals=tuple(self._arrivals),
+                arrivals=tuple(self._named_arrivals or self._arrivals),
+                clocks=self._clocks(),
                 groups={
                     channel: Group(name, size, *self._moved.get(channel, (0, 0)))
                     for channel, (name, size) in self._groups().items()
@@ -264,7 +261,7 @@ class Observer:
         self._bytes += event.bytes
         operations, size = self._moved.get(event.channel, (0, 0))
         self._moved[event.channel] = operations + 1, size + event.bytes
-        if is_meeting(event):
+        if is_meeting(event) and not named:
             self._arrivals.append(meeting(event))
         if not named and not event.point_to_point:
             call = (event.channel, event.collective, event.dtype, event.op, event.bytes)
@@ -285,7 +282,9 @@ class Observer:
         self._requests += 1
         self._since = self._since or request.submitted_ns
         self._steps.add(request.name, request.bytes, request.submitted_ns)
-        if request.last == 1:
-            self._last_count += 1
-            if request.name in self._last or len(self._last) < MAX_NAMES:
-                self._last[request.name] = self._last.get(request.name, 0) + 1
+        if request.kind in MEETINGS:
+            self._named_arrivals.append(
+                Meeting(
+                    request.channel, request.batch, request.submitted_ns, request.done_ns, request.name, request.bytes
+                )
+            )

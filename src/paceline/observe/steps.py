@@ -15,7 +15,7 @@ _RECENT = 1024
 """Steps whose times count for the median."""
 _WINDOW = 2048
 """Calls among which a repetition is looked for."""
-_SMALL = 1024
+SMALL = 1024
 """Bytes of a call; a smaller one is more likely a metric or a barrier than gradients."""
 _SELDOM = 0.25
 """The share of the usual kind's calls below which a kind is an evaluation, or a checkpoint, and not part of a step."""
@@ -166,7 +166,7 @@ def _anchor(calls: Sequence[tuple[Hashable, int]]) -> _Anchor | None:
 
 def _rows(calls: Sequence[tuple[Hashable, int]]) -> Iterator[list[Hashable]]:
     """The rows that may repeat themselves: all large calls, large calls of common kinds, and all calls."""
-    large = [call for call, size in calls if size >= _SMALL]
+    large = [call for call, size in calls if size >= SMALL]
     if large:
         yield large
         came = Counter(large)

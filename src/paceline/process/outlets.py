@@ -53,7 +53,9 @@ class Outlets:
             from paceline.monitor.metrics.serve import serve
 
             here = str(self._monitor.members[self._monitor.rank])
-            self._server = serve(self._settings.metrics, self._settings, here, self._monitor.figures)
+            self._server = serve(
+                self._settings.metrics, self._settings, here, self._monitor.figures, self._monitor.rank == 0
+            )
             if self._server is not None:
                 self._monitor.keep_looking()
 

@@ -97,8 +97,8 @@ def _agreeing(rates: Rates) -> list[str]:
 
 
 def _last(report: Report) -> Table:
-    known = max(rank.last.count for rank in report.ranks if rank.last)
-    table = _table(f"arrived last ({known} collectives known)", "share", "late by ms", "most often for")
+    known = next(rank.last for rank in report.ranks if rank.last)
+    table = _table(f"arrived last ({known.told})", "share", "late by ms", "most often for")
     for rank in report.ranks:
         if rank.last:
             most = list(rank.last.tensors.items())[:_TENSORS]

@@ -12,6 +12,7 @@ from paceline.errors import CommunicationError, RendezvousError
 from paceline.monitor import failure_report
 from paceline.monitor.source_line import users_line
 from paceline.observe.trace import dump as trace
+from paceline.observe.trace.clocks import Clocks
 from paceline.observe.trace.event import Event, Row
 from paceline.observe.trace.request import Request
 from paceline.rendezvous import Member
@@ -25,7 +26,8 @@ _CHANNEL = Event._fields.index("channel")
 class FlightRecorder:
     """Records what the process with the name `process` would be asked after a failure. Thread-safe.
 
-    events: the engine's last operations. requests: the last requests of the process's coordinators.
+    events: the engine's last operations. requests: the last requests of the process's coordinators. clocks: see
+    `Engine.clocks`.
     """
 
     def __init__(
@@ -34,9 +36,10 @@ class FlightRecorder:
         settings: Settings,
         events: Callable[[], Sequence[Row]],
         requests: Callable[[], Sequence[Request]],
+        clocks: Callable[[], Sequence[tuple[str, int, int]]],
     ) -> None:
         self._process, self._settings = process, settings
-        self._events, self._requests = events, requests
+        self._events, self._requests, self._clocks = events, requests, clocks
         self._lock = threading.Lock()
         self._world: dict[str, int] = {}  # the ranks of the first group, by process
         self._members: dict[str, Member] = {}  # by what peers call them, also as a rank of a group
@@ -130,6 +133,19 @@ class FlightRecorder:
         member = self._members.get(who)
         return None if member is None else (self._rank_of(member), member.pid)
 
+    def clocks(self) -> Clocks:
+        """What this process knows of the clocks of its job's machines."""
+        told = self._clocks()
+        with self._lock:
+            known = [(self._members[who].machine, least, most) for who, least, most in told if who in self._members]
+            own = self._linked.get(self._process)
+        ahead: dict[str, tuple[int, int]] = {}
+        for machine, least, most in known:  # of the ranks of a machine, the one that tells it best
+            before = ahead.get(machine)
+            if before is None or most - least < before[1] - before[0]:
+                ahead[machine] = least, most
+        return Clocks(own.machine if own is not None else "", ahead)
+
     def dump(self) -> None:
         """Write the trace where PACELINE_TRACE says, if it says so and there was a group."""
         if self._settings.trace and self._world:
@@ -141,6 +157,7 @@ class FlightRecorder:
                 groups=groups,
                 requests=self._requests(),
                 reason=self._first_failure,
+                clocks=self.clocks(),
             )
 
     def encoded(self) -> bytes:
@@ -157,6 +174,7 @@ class FlightRecorder:
             requests=self._requests(),
             reason=self._first_failure,
             line=users_line(),
+            clocks=self.clocks(),
         ).encode()
 
     def _kept(self) -> tuple[list[Row], dict[int, trace.Group]]:

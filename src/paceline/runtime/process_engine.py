@@ -69,6 +69,10 @@ class ProcessEngine:
         """This process's last operations with ids above `after`, oldest first; see `paceline.observe.trace.event`."""
         return self.thread.engine.events(after) if self.thread is not None else []
 
+    def clocks(self) -> Sequence[tuple[str, int, int]]:
+        """How far the clocks of ranks on other machines are ahead; see `paceline._engine.Engine.clocks`."""
+        return self.thread.engine.clocks() if self.thread is not None else []
+
     def exposed_ns(self) -> int:
         """The nanoseconds that callers have waited in the engine so far."""
         return self.thread.engine.exposed_ns() if self.thread is not None else 0

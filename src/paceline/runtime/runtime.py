@@ -68,7 +68,9 @@ class Runtime:
         self._meeting = threading.Lock()  # held through a whole meeting; the other only for moments
         self._lock = threading.Lock()
         self._used: set[str] = set()
-        self._recorder = FlightRecorder(self._process.name, settings, self._engine.events, self._requests)
+        self._recorder = FlightRecorder(
+            self._process.name, settings, self._engine.events, self._requests, self._engine.clocks
+        )
         self._monitor: Monitor | None = None
         self._in_flight = InFlight()
         self._closed = False

@@ -10,12 +10,10 @@ from itertools import pairwise
 from statistics import median
 
 from paceline.observe.profile import Profile
-from paceline.observe.steps import period
+from paceline.observe.steps import SMALL, period
 
 LEAST_STEPS = 4
 """Whole steps that a report must have."""
-_SMALL = 1024
-"""Bytes of a call; a smaller one is more likely a metric than gradients."""
 _SELDOM = 0.25
 """The share of the usual kind's calls below which a kind of call is no part of a step."""
 
@@ -71,7 +69,7 @@ def calls_of(profile: Profile, shift: float, named: bool) -> list[Call]:
                 moment(e.end_ns),
             )
             for e in profile.exchanges
-            if e.channel not in apart and e.bytes >= _SMALL
+            if e.channel not in apart and e.bytes >= SMALL
         ]
     return sorted(found, key=lambda call: call.begin)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from paceline.observe.profile import Exchange, Handed, Profile
+from paceline.observe.profile import Handed, Profile
 from paceline.observe.report import Report
 from paceline.observe.trace.clocks import MEETINGS, Meeting, clocks
 from paceline.simulate.recorded import LEAST_STEPS, Call, Key, calls_of, steps_of
@@ -83,21 +83,14 @@ def _carry(profile: Profile) -> bool:
 
 
 def _shifts(report: Report) -> list[float]:
-    """Seconds by which the clock of each rank's machine is ahead; 0 unless its calls prove that it is."""
-    hosts = [rank.figures.host for rank in report.ranks]
-    seen = [
-        (
-            rank.figures.host,
-            [Meeting(e.channel, e.sequence, e.begin_ns, e.end_ns) for e in _exchanges(rank.figures.profile)],
-        )
-        for rank in report.ranks
-    ]
-    found = clocks(seen)
-    return [0.0 if abs(found[host].ahead_ns) <= found[host].error_ns else found[host].ahead_ns / 1e9 for host in hosts]
+    """Seconds by which the clock of each rank's machine is ahead."""
+    found = clocks((rank.figures.clocks, _meetings(rank.figures.profile)) for rank in report.ranks)
+    return [found[rank.figures.clocks.machine].ahead_ns / 1e9 for rank in report.ranks]
 
 
-def _exchanges(profile: Profile | None) -> list[Exchange]:
-    return [each for each in profile.exchanges if each.collective in MEETINGS] if profile is not None else []
+def _meetings(profile: Profile | None) -> list[Meeting]:
+    exchanges = profile.exchanges if profile is not None else ()
+    return [Meeting(e.channel, e.sequence, e.begin_ns, e.end_ns) for e in exchanges if e.collective in MEETINGS]
 
 
 def _spans(profile: Profile, shift: float, named: bool, channels: Set[int]) -> dict[tuple[int, int], Span]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from paceline.observe.figures import Figures
+from paceline.observe.stragglers import lateness
 
 _NANOSECONDS = "_ns"
 """Counters whose names end like this are shown in seconds."""
@@ -19,10 +21,15 @@ class RankCollector(Collector):
     """Takes the figures at each scrape.
 
     Metric names begin with `paceline_`; the labels are `rank` and often `group`.
+
+    job: asks all ranks of the job for their figures, to tell of each of them how often it was the last; None on a rank
+    that does not tell that.
     """
 
-    def __init__(self, figures: Callable[[], Figures]) -> None:
-        self._figures = figures
+    def __init__(self, figures: Callable[[], Figures], job: Callable[[], Sequence[Figures]] | None = None) -> None:
+        self._figures, self._job = figures, job
+        self._before: dict[int, Figures] = {}
+        self._often, self._late = Counter[int](), Counter[int]()
         self._last = self._counted = 0.0  # steps at the last scrape, and those that were shown
         self._lock = threading.Lock()
 
@@ -40,9 +47,6 @@ class RankCollector(Collector):
         )
         yield _counter("steps", "Training steps, see docs/diagnose/slow.md.", rank, self._steps(figures.steps))
         yield _counter("requests", "Named requests that ended.", rank, figures.requests)
-        yield _counter(
-            "arrived_last", "Named requests that this rank was the last to submit.", rank, figures.last_count
-        )
         yield _gauge("step_seconds", "Median time of the last steps.", rank, figures.step_ns / 1e9)
         longest = max((wait.seconds for wait in figures.waits), default=0.0)
         yield _gauge("waiting_seconds", "How long the oldest operation in flight has waited.", rank, longest)
@@ -51,6 +55,28 @@ class RankCollector(Collector):
             moved.add_metric([rank, group.name], group.bytes)
         yield moved
         yield from _coordinators(figures, rank)
+        if self._job is not None:
+            yield from self._lateness(self._job)
+
+    def _lateness(self, job: Callable[[], Sequence[Figures]]) -> Iterable[Metric]:
+        """Yield how often each rank was the last of all, of the calls that the ranks still know."""
+        often = CounterMetricFamily(
+            "paceline_arrived_last", "Collectives and tensors that this rank was the last to submit.", labels=["rank"]
+        )
+        late = CounterMetricFamily(
+            "paceline_late_seconds", "Time by which it was later than the rank before it in these.", labels=["rank"]
+        )
+        with self._lock:
+            after = job()
+            for rank, ones in lateness(after, self._before or None).late.items():
+                self._often[rank] += len(ones)
+                self._late[rank] += round(sum(by for by, _ in ones))
+            self._before |= {one.rank: one for one in after}
+            for rank in sorted(self._often):
+                often.add_metric([str(rank)], self._often[rank])
+                late.add_metric([str(rank)], self._late[rank] / 1e9)
+        yield often
+        yield late
 
     def _steps(self, known: float) -> float:
         """Return the steps to show, a number that never falls.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from paceline.observe.ask import ask
 from paceline.observe.figures import Figures
+from paceline.observe.trace import live
 from paceline.settings.parsers import MetricsAddress
 from paceline.settings.settings import Settings
 
@@ -16,8 +19,21 @@ if TYPE_CHECKING:
 log = logging.getLogger("paceline")
 
 
-def serve(address: MetricsAddress, settings: Settings, me: str, figures: Callable[[], Figures]) -> Server | None:
-    """A server of this rank's figures; None, and a warning, where it cannot be. me: what to call this rank."""
+def _job() -> Sequence[Figures]:
+    """The figures of all ranks of this process's job that answer."""
+    try:
+        return ask(live.choose(live.listening(), os.getpid())).figures
+    except ValueError:  # the job ends
+        return ()
+
+
+def serve(
+    address: MetricsAddress, settings: Settings, me: str, figures: Callable[[], Figures], of_all: bool
+) -> Server | None:
+    """A server of this rank's figures; None, and a warning, where it cannot be.
+
+    me: what to call this rank. of_all: whether it also tells which rank of the job comes last.
+    """
     try:
         from paceline.monitor.metrics.collector import RankCollector
         from paceline.monitor.metrics.server import Server
@@ -26,7 +42,8 @@ def serve(address: MetricsAddress, settings: Settings, me: str, figures: Callabl
         return None
     first = address.low + settings.local_rank
     try:
-        server = Server(address, first, settings.metrics_token or "", RankCollector(figures))
+        collector = RankCollector(figures, _job if of_all else None)
+        server = Server(address, first, settings.metrics_token or "", collector)
     except OSError as error:
         log.warning("no metrics at %s, ports %d to %d: %s", address.host, first, address.high, error)
         return None

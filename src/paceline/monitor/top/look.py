@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from paceline.observe.figures import MAX_BYTES, Figures, decode
+from paceline.observe.ask import ANSWER_SECONDS, ask
+from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates, rates
 from paceline.observe.stragglers import Last, arrived_last
-from paceline.observe.trace import far, live
+from paceline.observe.trace import live
 
-ANSWER_SECONDS = 2.0
-"""Seconds that a rank may take to answer."""
 FIRST_SECONDS = 22.0
 """Seconds that a rank on another machine may take for its first answer: one that does not communicate looks for
 questions three times a minute, and more often once it was asked."""
@@ -74,14 +73,6 @@ class Job:
         return Picture(size, rows, silent, unseen - gone, gone)
 
     def _ask(self, far_seconds: float) -> tuple[Sequence[Figures], Mapping[int, str]]:
-        here, quiet = live.ask_all(self._names, "figures", decode, ANSWER_SECONDS, MAX_BYTES)
-        expected = min((one.size - one.elsewhere for one in here.values()), default=0)
-        self._missing_here = max(0, expected - len(here) - len(quiet))
-        found: dict[int, Figures] = {}
-        silent: dict[int, str] = {}
-        if through := next((name for name, one in here.items() if one.elsewhere), None):
-            found, silent = far.ask(through, decode, far_seconds, MAX_BYTES)
-        found.update({one.rank: one for one in here.values()})
-        silent.update({one.name.rank: str(one) for one in quiet})
-        silent = {rank: why for rank, why in silent.items() if rank not in found}
-        return sorted(found.values(), key=lambda one: one.rank), silent
+        found = ask(self._names, far_seconds)
+        self._missing_here = max(0, found.expected - found.here)
+        return found.figures, found.silent

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.formats.files import write_file
-from paceline.observe.trace.clocks import aligned, clocks_of
+from paceline.observe.trace.aligned import aligned, clocks_of
+from paceline.observe.trace.clocks import Clock
 from paceline.observe.trace.dump import Dump
 from paceline.observe.trace.event import Event
 from paceline.observe.trace.groups import groups_of
@@ -71,7 +72,7 @@ def _notes(dumps: Sequence[Dump]) -> dict[str, str]:
 
 
 def records(dumps: Sequence[Dump], of: Sequence[Dump] | None = None) -> Iterable[dict[str, Any]]:
-    """Yield the records of the trace, metadata first. The dumps' times must be on one clock; see `clocks.aligned`.
+    """Yield the records of the trace, metadata first. The dumps' times must be on one clock; see `aligned`.
 
     of: those of them whose records are wanted; None stands for all.
     """
@@ -112,12 +113,17 @@ def _tensors(dumps: Sequence[Dump], wanted: Sequence[Dump], origin: int) -> Iter
 
 def _clocks(dumps: Sequence[Dump]) -> dict[str, str]:
     """Describe how the clocks of other machines were corrected."""
-    return {
-        f"clock of {host}": f"taken to be {clock.ahead_ns / 1e6:.3f} ms ahead, within {clock.error_ns / 1e6:.3f} ms"
-        if clock.error_ns < math.inf
-        else "taken as it is: there is no collective to compare it by"
-        for host, clock in list(clocks_of(dumps).items())[1:]
-    }
+    hosts = {dump.clocks.machine: dump.host for dump in reversed(dumps)}
+    return {f"clock of {hosts[machine]}": _said(clock) for machine, clock in list(clocks_of(dumps).items())[1:]}
+
+
+def _said(clock: Clock) -> str:
+    if clock.error_ns == math.inf:
+        return "taken as it is: there is nothing to compare it by"
+    within = f"within {clock.error_ns / 1e6:.3f} ms"
+    if not clock.ahead_ns:
+        return f"taken as it is, which is right {within}"
+    return f"taken to be {clock.ahead_ns / 1e6:.3f} ms ahead, {within}"
 
 
 def operation(event: Event, rank: int, row: int, origin: int, until: int) -> Iterable[dict[str, Any]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from paceline.formats.files import write_file
 from paceline.formats.json_input import load_json
+from paceline.observe.trace.clocks import Clocks
 from paceline.observe.trace.event import Event, events
 from paceline.observe.trace.request import Request
 from paceline.observe.trace.request import requests as parse_requests
@@ -43,7 +44,7 @@ class Dump:
     size: the number of ranks in the job. groups: by channel, as far as the rank knew them; the whole job's is first.
     requests: of the rank's coordinators, in the order in which they ended. reason: the rank's first failure, "" without
     one. written_ns: when the dump was made, CLOCK_REALTIME in ns. line: the source line of the main thread, "" at its
-    end.
+    end. clocks: what the rank knows of the clocks of other machines.
     """
 
     rank: int
@@ -56,6 +57,10 @@ class Dump:
     written_ns: int = 0
     line: str = ""
     requests: tuple[Request, ...] = ()
+    clocks: Clocks = field(default_factory=Clocks)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "clocks", self.clocks.of(self.host))
 
 
 def dump(
@@ -67,6 +72,7 @@ def dump(
     groups: Mapping[int, Group] | None = None,
     requests: Sequence[Request] = (),
     reason: str = "",
+    clocks: Clocks | None = None,
 ) -> Path | None:
     """Write `Engine.events()` of this rank to the folder that PACELINE_TRACE names. Returns None if it names none.
 
@@ -86,6 +92,7 @@ def dump(
             groups=groups,
             requests=requests,
             reason=reason,
+            clocks=clocks,
         )
     except (OSError, ValueError) as error:
         log.warning("no trace in %s: %s", settings.trace, error)
@@ -103,13 +110,14 @@ def write(
     groups: Mapping[int, Group] | None = None,
     requests: Sequence[Request] = (),
     reason: str = "",
+    clocks: Clocks | None = None,
 ) -> Path:
     """Write `rank-00000.json` into the folder, completely or not at all, and return its path. An older file is
     replaced.
 
     Raises OSError if the folder cannot be written, and ValueError for rows that are not events.
     """
-    content = encode(rank, host, pid, rows, size=size, groups=groups, requests=requests, reason=reason)
+    content = encode(rank, host, pid, rows, size=size, groups=groups, requests=requests, reason=reason, clocks=clocks)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"rank-{rank:05d}.json"
     write_file(path, content)
@@ -127,6 +135,7 @@ def encode(
     requests: Sequence[Request] = (),
     reason: str = "",
     line: str = "",
+    clocks: Clocks | None = None,
 ) -> str:
     """Return a dump in the format that `decode` reads. Raises ValueError for rows that are not events."""
     content = {
@@ -138,6 +147,8 @@ def encode(
         "reason": reason[:10000],
         "line": line,
         "written_ns": time.time_ns(),
+        "machine": clocks.machine if clocks is not None else "",
+        "clocks": {other: list(ahead) for other, ahead in clocks.ahead.items()} if clocks is not None else {},
         "groups": {str(channel): [group.name, list(group.ranks)] for channel, group in (groups or {}).items()},
         "fields": list(Event._fields),
         "events": events(rows[-MAX_EVENTS:]),
@@ -164,9 +175,15 @@ def decode(text: str | bytes) -> Dump:
             written_ns=int(content["written_ns"]),
             line=str(content.get("line", "")),
             requests=parse_requests(content["requests"]),
+            clocks=_clocks(content),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not a dump: {error}") from None
+
+
+def _clocks(content: Any) -> Clocks:
+    ahead = {str(other): (int(least), int(most)) for other, (least, most) in content.get("clocks", {}).items()}
+    return Clocks(str(content.get("machine", "")), ahead)
 
 
 def read(folder: Path) -> list[Dump]:

@@ -123,7 +123,7 @@ def _time(run: Recording, report: Report, shown: Drawn) -> str:
 
 
 def _last(report: Report) -> str:
-    count = max(rank.last.count for rank in report.ranks if rank.last)
+    known = next(rank.last for rank in report.ranks if rank.last)
     rows = [
         (
             rank.figures.rank,
@@ -136,7 +136,7 @@ def _last(report: Report) -> str:
         if rank.last
     ]
     columns = ("rank", "host", "last in", "late by (ms)", "most often for")
-    caption = f"Of {count} collectives of which it is known"
+    caption = f"Arrived last ({known.told})"
     return section("last", "Who came last", table(caption, columns, rows, words=("host", "most often for")))
 
 
