@@ -21,8 +21,9 @@ from rich.console import Console
 
 from paceline.launch.local import LocalJob
 from paceline.monitor.top import look as look_module
+from paceline.monitor.top.headline import headline
 from paceline.monitor.top.look import Job, Picture, Row
-from paceline.monitor.top.show import render
+from paceline.monitor.top.show import render, to_json
 from paceline.observe.figures import Figures, Waiting
 from paceline.observe.rates import rates
 from paceline.observe.stragglers import Last
@@ -80,7 +81,8 @@ def test_once_as_json(running: int) -> None:
         assert row["rates"]["bytes_per_second"] > 0
         assert 0 < row["rates"]["exposed"] < 1.5
         assert row["rates"]["cache_hits"] is not None
-    assert sum(row["last"]["share"] for row in picture["rows"]) == pytest.approx(1)
+    told = [row["last"] for row in picture["rows"]]
+    assert sum(last["share"] for last in told) + told[0]["untold"] == pytest.approx(1)
     assert picture["rows"][1]["last"]["share"] > 0.5, "it sleeps before each step"
 
 
@@ -278,3 +280,28 @@ def test_who_waits_for_whom() -> None:
     assert 'all_reduce "layer3.weight" float32[2000] has waited 61 s for rank 1 (host b, pid 9)' in text
     assert "rank 3 (pid 7) did not answer; not shown" in text
     assert "90.0 %" in text
+
+
+def test_above_the_table_stands_who_keeps_the_others_waiting_and_why() -> None:
+    """The third of three ranks computes 207 ms of a step of 210; the others compute 134 and wait for it."""
+
+    def row(rank: int, exposed: int, last: Last, waited: int = 0) -> Row:
+        figures = Figures(
+            rank, 3, "abg"[rank], 8, 0, 21 * 10**9, operations=100, steps=100, step_ns=210 * 10**6,
+            exposed_ns=exposed * 10**8, batches=100, batch_wait_ns=waited * 10**8,
+        )  # fmt: skip
+        return Row(figures, rates(figures), last)
+
+    usual, late = Last(0.01, 100, 0.1), Last(0.98, 100, 74.0)
+    last = "Rank 2 on g arrives last in 98 % of the collectives, by 74 ms in the mean."
+    computes = [row(0, 76, usual), row(1, 76, usual), row(2, 3, late)]
+    assert headline(computes) == f"Rank 2 on g computes 207 ms a step, the others 134 ms. {last}"
+    input_late = [row(0, 76, usual, 4), row(1, 76, usual, 4), row(2, 3, late, 77)]
+    assert headline(input_late) == f"Rank 2 on g waits 77 ms a step for its input, the others 4 ms. {last}"
+    assert headline([row(rank, 3, Last(1 / 3, 100, 2.0)) for rank in range(3)]) == ""
+    assert headline([row(0, 3, Last(0.0, 100)), row(1, 3, Last(0.9, 100, 1.0))]) == "", "a step is 210 ms long"
+    picture = Picture(3, tuple(computes), {})
+    console = Console(width=150, record=True, file=StringIO())
+    console.print(render(picture))
+    assert headline(computes) in console.export_text()
+    assert json.loads(to_json(picture))["headline"] == headline(computes)

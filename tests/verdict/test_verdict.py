@@ -16,12 +16,13 @@ from paceline.observe.report import Report, make
 from paceline.report.verdict.of_report import verdict
 from paceline.report.verdict.parts import parts, rank_steps, window
 from paceline.report.verdict.running import STEPS, WARM_UP, RunningVerdict
-from paceline.report.verdict.slow import slow
+from paceline.report.verdict.slow import COMPUTES, EXCHANGES, INPUT, slow
 from paceline.report.verdict.verdict import (
     COMPUTATION,
     COST_MODEL,
     EXPOSED,
     LAST_RANK,
+    MEASURED,
     NEGOTIATION,
     TRANSFER,
     Evidence,
@@ -64,7 +65,9 @@ def test_a_late_rank_is_named_with_what_it_costs(named: bool) -> None:
     assert evidence is not None
     latest = evidence.latest
     assert latest is not None
-    assert (latest.rank, latest.share, latest.seconds) == (2, 1.0, pytest.approx(0.3, abs=1e-3))
+    assert (latest.rank, latest.share, latest.held_up) == (2, 1.0, pytest.approx(0.3, abs=1e-3))
+    assert latest.seconds == pytest.approx(0.2, abs=1e-3), "its three calls come 100, 200 and 300 ms late"
+    assert latest.sentence in found.details
 
 
 def test_a_slow_rank_is_the_news_also_where_most_of_the_step_is_computation() -> None:
@@ -82,7 +85,7 @@ def test_a_rank_that_is_a_little_slow_is_not_what_others_wait_for_if_another_com
     late = [replace(rank, rates=replace(rank.rates, data_ms=300.0 * (n == 0))) for n, rank in enumerate(made.ranks)]
     found = verdict(replace(made, ranks=tuple(late)), "run.json")  # rank 0 waits for its batches
     assert found.headline.startswith(
-        "straggler-bound: 55 % of the step waits for the last rank, mostly rank 0 on alpha"
+        "straggler-bound: rank 0 on alpha waits 300 ms a step for its input, the others 0 us"
     )
     assert "rank 2" not in found.headline
 
@@ -117,6 +120,35 @@ def test_two_slow_ranks_of_a_machine_are_named_together() -> None:
 def test_who_computes_longer_than_the_others(computed: list[float], sentence: str | None) -> None:
     found = slow(computed, [(rank, "abcdefghij"[rank]) for rank in range(len(computed))])
     assert (found.sentence if found is not None else None) == sentence
+
+
+@pytest.mark.parametrize(
+    ("by", "one", "two"),
+    [
+        (INPUT, "rank 1 on b waits 95 ms a step for its input, the others 5 ms", "ranks 0 and 1 on a wait"),
+        (EXCHANGES, "rank 1 on b exchanges data for 95 ms a step, the others for 5 ms", "ranks 0 and 1 on a exchange"),
+    ],
+)
+def test_what_ranks_take_longer_for(by: str, one: str, two: str) -> None:
+    found = slow([0.005, 0.095, 0.005], [(0, "a"), (1, "b"), (2, "c")], by)
+    assert found is not None and found.sentence == one
+    both = slow([0.095, 0.095, 0.0, 0.0], [(rank, "a") for rank in range(4)], by)
+    assert both is not None and both.sentence.startswith(two)
+
+
+@pytest.mark.parametrize(("by", "own"), [(COMPUTES, COMPUTATION), (INPUT, "data"), (EXCHANGES, COMPUTATION)])
+def test_what_a_late_rank_takes_longer_for_is_the_news_and_a_codec_none(by: str, own: str) -> None:
+    """The part that the late rank has more of may be the largest, as the mean over ranks has it."""
+    late = slow([0.1, 0.1, 0.3], [(rank, "abc"[rank]) for rank in range(3)], by)
+    assert late is not None
+    gains = (Gain("codec bf16", 3.0, COST_MODEL, TRANSFER), Gain(late.remedy, 1.4, MEASURED, LAST_RANK))
+    parts = {COMPUTATION: 0.05, LAST_RANK: 0.13, TRANSFER: 0.02}
+    for largest in (parts, {**parts, own: 0.17}):
+        found = judge(replace(evidence(**largest), gains=gains, slow=late))
+        assert found.bound == LAST_RANK
+        assert found.headline.startswith(f"straggler-bound: {late.sentence}")
+        assert found.headline.endswith(f"; {late.remedy} would give up to 1.4×.")
+        assert "bf16" not in found.headline
 
 
 def test_ranks_that_take_turns_are_not_named() -> None:
@@ -266,6 +298,7 @@ def test_a_running_job_is_judged_after_its_warm_up() -> None:
         "computation-bound: 70 % of the step goes into computation, 30 % waits for other ranks"
     )
     assert "A step takes 100 ms and a rank submits 1.05 MB in it." in found.text
+    assert "codec" not in found.text, "the network explains nothing of the waiting"
     assert found.text.endswith(
         "Only rank 0 was looked at: the report at the end (PACELINE_REPORT) says which rank is slow."
     )

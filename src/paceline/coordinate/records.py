@@ -22,8 +22,8 @@ class Record(NamedTuple):
     packed_ns: int
     reduced_ns: int
     done_ns: int
-    last: bool
-    """True if this rank was the last to submit it, as far as it knows."""
+    last: bool | None
+    """True if this rank was the last to submit it, None if it does not hear of all ranks. See `observe.stragglers`."""
     number: int
     """The number of the request; the requests of a rank are counted from 1 as they end."""
 

@@ -14,11 +14,10 @@ from rich.text import Text
 
 from paceline.formats.numbers import DASH, elsewhere, number, percent, size
 from paceline.formats.sizes import show_duration
+from paceline.monitor.top.headline import headline, is_late
 from paceline.monitor.top.look import Picture, Row
 from paceline.report.show import coordination
 
-_LATE = 0.5
-"""A rank is highlighted if it arrives last more often than an even share by this fraction."""
 _WAITS_SHOWN = 4
 """Ranks that are named where one waits for many."""
 _LONG = 1.0
@@ -27,7 +26,12 @@ _LONG = 1.0
 
 def render(picture: Picture) -> RenderableType:
     """Return the tables of the ranks and, if there is any, of coordination, and the operations that wait."""
-    parts: list[RenderableType] = [_head(picture), _ranks(picture)]
+    parts: list[RenderableType] = [_head(picture)]
+    if news := headline(picture.rows):
+        parts.append(Text(news, "bold yellow"))
+    parts.append(_ranks(picture))
+    if known := next((row.last for row in picture.rows if row.last is not None and row.last.untold), None):
+        parts.append(Text(f"arrived last: {known.told}"))
     if any(row.figures.coordinators for row in picture.rows):
         parts.append(coordination(((row.figures, row.rates) for row in picture.rows), hosts=False))
     parts += _waits(picture)
@@ -40,6 +44,7 @@ def to_json(picture: Picture) -> str:
     content: dict[str, Any] = asdict(picture)
     for row in content["rows"]:
         del row["figures"]["arrivals"]
+    content["headline"] = headline(picture.rows)
     return json.dumps(content, separators=(",", ":"))
 
 
@@ -78,8 +83,7 @@ def _ranks(picture: Picture) -> Table:
 def _share(row: Row, ranks: int) -> Text:
     if row.last is None:
         return Text(DASH)
-    late = ranks > 1 and row.last.share > (1 + _LATE) / ranks
-    return Text(percent(row.last.share), "bold yellow" if late else "")
+    return Text(percent(row.last.share), "bold yellow" if is_late(row, ranks) else "")
 
 
 def _waits_for(row: Row) -> str:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from statistics import fmean
 
 from paceline.observe.report import Report
 from paceline.report.verdict import predict
 from paceline.report.verdict.links import communication
-from paceline.report.verdict.parts import Parts, RankStep, computed_by_rank, parts, rank_steps, window
-from paceline.report.verdict.slow import Slow, slow
+from paceline.report.verdict.parts import (
+    Parts,
+    RankStep,
+    computed_by_rank,
+    exchanged_by_rank,
+    parts,
+    rank_steps,
+    window,
+)
+from paceline.report.verdict.slow import COMPUTES, EXCHANGES, INPUT, Slow, slow
 from paceline.report.verdict.verdict import LAST_RANK, MEASURED, TRANSFER, Evidence, Gain, Latest, Verdict, judge
 from paceline.settings.names import NONE
 from paceline.simulate.calibrate import calibrate
@@ -21,7 +29,7 @@ from paceline.simulate.recording import Recording, ends_of, exchanged, recording
 _MOSTLY = 1.5
 """A rank is named if so many times an even share of the waiting for the last rank is for it."""
 _MOSTLY_SLOW = 0.5
-"""Ranks that compute longer are what the others wait for if the difference is this part of the wait, at least."""
+"""Ranks that take longer are what the others wait for if the difference is this part of the wait, at least."""
 _BLOCKING = "The program waits for each of its calls at once, which the simulator does not follow."
 
 
@@ -56,9 +64,16 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
     model = communication(run.topology, sizes, codec) if several else None
     ranks = [(rank.figures.rank, rank.figures.host) for rank in report.ranks]
     latest = _latest(report, steps)
-    slower = slow(computed_by_rank(steps, data, blocking), ranks)
-    if slower is not None and not _explains(slower, latest, found):
-        slower = None
+    slower = _slower(
+        {
+            COMPUTES: computed_by_rank(steps, data, blocking),
+            INPUT: data,
+            EXCHANGES: exchanged_by_rank(steps, blocking),
+        },
+        ranks,
+        latest,
+        found,
+    )
     if slower is not None and len(slower.ranks) > 1:
         latest = None  # of several slow ranks, which one comes last says little
     gains: list[Gain] = []
@@ -93,6 +108,7 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
         slow=slower,
         gains=tuple(gains),
         no_gains=why,
+        untold=next((rank.last for rank in report.ranks if rank.last is not None), None),
         window=window(steps),
     )
 
@@ -104,7 +120,7 @@ def _sizes(steps: Sequence[Sequence[tuple[float, int]]]) -> dict[int, float]:
 
 
 def _latest(report: Report, steps: Sequence[Sequence[RankStep]]) -> Latest | None:
-    """The rank by which the others were held up longest; None if the ranks take turns."""
+    """The rank by which the others were held up longest; None if the ranks take turns, or are not told apart."""
     rows = [sorted((one.ready, rank) for rank, one in enumerate(row)) for row in zip(*steps, strict=True)]
     late: dict[int, list[float]] = {}
     for row in rows:
@@ -114,8 +130,23 @@ def _latest(report: Report, steps: Sequence[Sequence[RankStep]]) -> Latest | Non
     whole = sum(sum(each) for each in late.values())
     if not whole or sum(times) < _MOSTLY / len(steps) * whole:
         return None
-    share = len(times) / len(rows)
-    return Latest(report.ranks[rank].figures.rank, report.ranks[rank].figures.host, share, fmean(times))
+    shown = report.ranks[rank]
+    if shown.last is None or shown.last.late_ms is None:
+        return None
+    held_up = sum(times) / len(rows)
+    return Latest(shown.figures.rank, shown.figures.host, shown.last.share, shown.last.late_ms / 1e3, held_up)
+
+
+def _slower(
+    taken: Mapping[str, Sequence[float]], ranks: Sequence[tuple[int, str]], latest: Latest | None, found: Parts
+) -> Slow | None:
+    """Return the ranks for which the others wait, by what most of their lateness is for; None if nothing explains it.
+
+    taken: for each reason the seconds of a step of each rank.
+    """
+    several = (slow(seconds, ranks, by) for by, seconds in taken.items())
+    causes = [one for one in several if one is not None and _explains(one, latest, found)]
+    return max(causes, key=lambda one: one.seconds - one.others, default=None)
 
 
 def _punctual(latest: Latest, found: Parts) -> Gain:
@@ -123,7 +154,7 @@ def _punctual(latest: Latest, found: Parts) -> Gain:
 
     It may give less, because exchanges that went on while the others waited would then take time of their own.
     """
-    saved = min(latest.share * latest.seconds, found.step - found.transfer)
+    saved = min(latest.held_up, found.step - found.transfer)
     return Gain(f"rank {latest.rank} coming with the others", found.step / (found.step - saved), MEASURED, LAST_RANK)
 
 
@@ -136,4 +167,4 @@ def _explains(slower: Slow, latest: Latest | None, found: Parts) -> bool:
 def _as_quick(slower: Slow, found: Parts) -> Gain:
     """Return the most that it would give if several slow ranks computed like the others."""
     saved = min(slower.seconds - slower.others, found.step - found.transfer)
-    return Gain(f"{slower.who} computing like the others", found.step / (found.step - saved), MEASURED, LAST_RANK)
+    return Gain(slower.remedy, found.step / (found.step - saved), MEASURED, LAST_RANK)

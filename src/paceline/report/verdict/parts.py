@@ -141,6 +141,18 @@ def computed_by_rank(steps: Sequence[Sequence[RankStep]], data: Sequence[float],
     return [max(0.0, whole - waited) for whole, waited in zip(found, data, strict=True)]
 
 
+def exchanged_by_rank(steps: Sequence[Sequence[RankStep]], blocking: bool) -> list[float]:
+    """Return the seconds of a step in which each rank waits for bytes: the median, as in `computed_by_rank`."""
+    found = (
+        median(
+            one.end - one.all_ready - one.negotiation + ((one.early - one.early_last) if blocking else 0.0)
+            for one in rank
+        )
+        for rank in steps
+    )
+    return [max(0.0, seconds) for seconds in found]
+
+
 def window(steps: Sequence[Sequence[RankStep]]) -> float:
     """Return the share of a step that passes before its first tensor can be transferred, 0 to 1.
 

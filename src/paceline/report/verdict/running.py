@@ -23,6 +23,9 @@ WARM_UP = 10
 """Steps that are not looked at."""
 STEPS = 20
 """Steps that are looked at, at least."""
+_EXPLAINED = 0.5
+"""The share of the waiting that the model of the network must explain so that a codec is offered against it: the rest
+may be for a rank that is late, against which no codec helps."""
 _ALONE = "Only rank {} was looked at: the report at the end (PACELINE_REPORT) says which rank is slow."
 
 
@@ -74,7 +77,8 @@ class RunningVerdict:
         several = topology is not None and between_machines(topology)
         model = communication(topology, sizes, self._codec) if several and topology is not None else None
         gains: tuple[Gain, ...] = ()
-        if model is not None and topology is not None and self._codec == NONE:
+        explained = model is not None and model.seconds >= _EXPLAINED * exposed
+        if explained and model is not None and topology is not None and self._codec == NONE:
             # what the model does not explain may be waiting for other ranks
             gains = (coded(topology, sizes, step, min(exposed, model.seconds), EXPOSED),)
         parts = {COMPUTATION: step - exposed - data, DATA: data, EXPOSED: exposed}

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from paceline.formats.numbers import number, size
 from paceline.formats.sizes import show_seconds
+from paceline.observe.stragglers import Last, sentence
 from paceline.report.verdict.links import LinkUse
-from paceline.report.verdict.slow import Slow
+from paceline.report.verdict.slow import INPUT, Slow
 from paceline.topology.units import show_speed
 
 COMPUTATION, DATA, LAST_RANK, NEGOTIATION, TRANSFER = "computation", "data", "last_rank", "negotiation", "transfer"
@@ -21,6 +22,8 @@ _ELSEWHERE = 3.0
 """The ratio of the time of exchanges to that of the memory above which memory is not what makes them slow."""
 _CLEAR = 0.05
 """The share of the step above which a wait that is not the largest part is named, too."""
+_UNTOLD = 0.1
+"""The share of the collectives from which it is said that nobody knows who was the last."""
 _NOTICEABLE = 0.1
 """The share of the step from which a wait for the network is worth a line that nobody has asked for."""
 
@@ -54,14 +57,21 @@ class Gain:
 class Latest:
     """The rank that most of the waiting for the last rank was for.
 
-    share: the share of the steps in which it was the last to have everything ready. seconds: by which it was later than
-    the rank before it in these, in the mean.
+    share: the share of the collectives in which it was the last. seconds: by which it was later than the rank before it
+    in these, in the mean; both as the report has them. held_up: seconds of a step, in the mean, by which the others
+    would have had everything ready earlier than it had.
     """
 
     rank: int
     host: str
     share: float
     seconds: float
+    held_up: float
+
+    @property
+    def sentence(self) -> str:
+        """See `paceline.observe.stragglers.sentence`."""
+        return sentence(self.rank, self.host, self.share, self.seconds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +80,8 @@ class Evidence:
 
     steps: the steps that were looked at. nbytes: bytes that a rank submits in a step. ideal: seconds that a step's
     exchanges take by the cost model. actual: seconds that they took. links: those between machines, the busiest first.
-    no_gains: why there are no simulated changes, "" if there are. slow: the ranks that compute longer than the others.
+    no_gains: why there are no simulated changes, "" if there are. slow: the ranks that take longer than the others.
+    untold: what says of how many collectives nobody knows who was the last.
     window: the share of the step that passes before its first tensor can be transferred.
     """
 
@@ -87,6 +98,7 @@ class Evidence:
     gains: tuple[Gain, ...] = ()
     no_gains: str = ""
     window: float | None = None
+    untold: Last | None = None
 
     @property
     def step(self) -> float:
@@ -142,8 +154,8 @@ _NAMES = {
 def judge(evidence: Evidence) -> Verdict:
     """Return the verdict: the largest part of the step limits it.
 
-    Where that is computation because some ranks compute longer than the others, those limit it: it is what they keep
-    the others waiting for that can be mended.
+    Where that is so because some ranks take longer than the others, those limit it: it is what they keep the others
+    waiting for that can be mended.
     """
     if not evidence.step:
         return Verdict("", "no verdict: no step was seen")
@@ -173,8 +185,12 @@ def judge(evidence: Evidence) -> Verdict:
 
 def _straggles(evidence: Evidence, bound: str, waits: Sequence[str]) -> Slow | None:
     """The ranks that are slower than the others, if it is for them that a rank waits longest."""
-    waited = bound in (COMPUTATION, LAST_RANK) and waits[:1] == [LAST_RANK] and evidence.share(LAST_RANK) >= _CLEAR
-    return evidence.slow if waited else None
+    slow = evidence.slow
+    if slow is None or evidence.share(LAST_RANK) < _CLEAR:
+        return None
+    its_own = DATA if slow.by == INPUT else COMPUTATION  # of its input these ranks wait for more than the mean
+    others = [part for part in waits if part != its_own]
+    return slow if bound in (COMPUTATION, LAST_RANK, its_own) and others[:1] == [LAST_RANK] else None
 
 
 def _phrase(part: str, evidence: Evidence, short: bool = False) -> str:
@@ -230,10 +246,9 @@ def _details(evidence: Evidence, straggles: bool) -> list[str]:
     if straggles:
         found.append(f"{_phrase(LAST_RANK, evidence)}.")
     if late is not None and evidence.share(LAST_RANK) >= _WORTH:
-        found.append(
-            f"Rank {late.rank} on {late.host} is the last one in {100 * late.share:.0f} % of the steps, by "
-            f"{show_seconds(late.seconds)} in the mean."
-        )
+        found.append(late.sentence)
+    if evidence.untold is not None and evidence.untold.untold >= _UNTOLD:
+        found.append(f"Who arrived last is not known of all ({evidence.untold.told}).")
     if evidence.no_gains:
         found.append(evidence.no_gains)
     return found
