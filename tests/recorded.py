@@ -35,13 +35,15 @@ def report(
     named: bool = False,
     ahead: float = 0.0,
     metrics: bool = False,
+    waits: bool = False,
     topology: Topology = TWO,
 ) -> Report:
     """The report of a job whose rank r computes `computes[step][r]` seconds in a step, and then exchanges `sizes`.
 
     It submits all but the last of these at equal distances; exchanges take `slower` times what the cost model says,
     one after the other, and begin when all ranks have called. ahead: seconds by which the second machine's clock is.
-    metrics: whether a small call comes after every third step.
+    metrics: whether a small call comes after every third step. waits: whether a rank waits for each call before it
+    goes on.
     """
     network = transfer(topology)
     world = topology.world
@@ -61,8 +63,12 @@ def report(
 
     for step, seconds in enumerate(computes):
         begin = free = now
+        at = [now] * world
         for place, nbytes in enumerate(sizes):
-            called = [begin + seconds[rank] * (place + 1) / len(sizes) for rank in range(world)]
+            if waits:
+                called = [at[rank] + seconds[rank] / len(sizes) for rank in range(world)]
+            else:
+                called = [begin + seconds[rank] * (place + 1) / len(sizes) for rank in range(world)]
             over = max(free, *called) + slower * network.seconds(nbytes)
             for rank in range(world):
                 times = moment(rank, called[rank]), moment(rank, over)
@@ -72,7 +78,7 @@ def report(
                     requests[rank].append(
                         Handed(CHANNEL, sequence, f"tensor {place}", "all_reduce", nbytes, times[0], issued, times[1])
                     )
-            free, sequence = over, sequence + 1
+            free, sequence, at = over, sequence + 1, [over] * world
         if metrics and step % 3 == 2:
             for rank in range(world):
                 times = moment(rank, free), moment(rank, free + 1e-3)

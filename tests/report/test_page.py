@@ -72,7 +72,7 @@ def test_the_page_and_the_terminal_have_the_same_headline() -> None:
 @pytest.mark.parametrize("blocking", [False, True])
 def test_the_picture_shows_what_the_bar_says(blocking: bool) -> None:
     """Rank 2 comes late to each of three calls, for which the others wait one by one, or all at the end."""
-    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1]] * 10)
+    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1]] * 10, waits=blocking)
     waits = 1e3 * (0.45 if blocking else 0.05)
     whole = replace(
         whole, ranks=tuple(replace(rank, rates=replace(rank.rates, exposed_ms=waits)) for rank in whole.ranks)

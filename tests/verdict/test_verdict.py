@@ -229,7 +229,7 @@ def test_the_moments_of_a_step_are_in_order_and_its_parts_add_up(
 
 def test_what_a_program_waits_for_in_the_middle_of_its_step_is_no_computation() -> None:
     """Ranks 0, 1 and 3 wait in each of three calls; rank 2 is the one that they wait for."""
-    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1] for _ in range(10)])
+    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1] for _ in range(10)], waits=True)
     steps = rank_steps(recording(whole, "run.json"))
     apart, _ = parts(steps, [fmean(one.end - one.ready for one in rank) for rank in steps], 0.0)
     waiting = [fmean(one.end - one.ready + one.early for one in rank) for rank in steps]
@@ -238,6 +238,32 @@ def test_what_a_program_waits_for_in_the_middle_of_its_step_is_no_computation() 
     assert found.step == pytest.approx(apart.step)
     assert found.computation < apart.computation
     assert found.last_rank > apart.last_rank and found.transfer > apart.transfer
+
+
+def test_who_holds_up_a_program_in_the_middle_of_its_step_is_named() -> None:
+    """Rank 2 comes late to the first two calls of each step, and rank 3 a little later than the others to the last."""
+    whole = report(SIZES, [[0.1, 0.1, 0.4, 0.1] for _ in range(10)], waits=True)
+    ranks = []
+    for rank in whole.ranks:
+        profile = rank.figures.profile
+        assert profile is not None
+        late = 1_000_000 if rank.figures.rank == 3 else 0
+        exchanges = tuple(
+            one._replace(begin_ns=one.end_ns - 2_000_000 + late) if one.sequence % 3 == 2 else one
+            for one in profile.exchanges
+        )
+        figures = replace(rank.figures, profile=replace(profile, exchanges=exchanges))
+        ranks.append(replace(rank, figures=figures, rates=replace(rank.rates, exposed_ms=400.0)))
+    found = verdict(replace(whole, ranks=tuple(ranks)), "run.json").evidence
+    assert found is not None and found.no_gains.startswith("The program waits for each of its calls at once")
+    assert found.latest is not None and found.latest.rank == 2
+    assert found.latest.held_up == pytest.approx(2 * 0.1, rel=0.01)
+
+
+def test_a_program_whose_calls_are_under_way_at_once_waits_for_none_of_them_at_once() -> None:
+    """DDP waits for its buckets at the end, where as much may be exposed as in a program that waits for each."""
+    steps = rank_steps(recording(report(SIZES, [[0.1, 0.1, 0.4, 0.1] for _ in range(10)]), "run.json"))
+    assert not parts(steps, [fmean(one.end - one.ready + one.early for one in rank) for rank in steps], 0.0)[1]
 
 
 def evidence(**parts: float) -> Evidence:

@@ -63,7 +63,7 @@ def evidence(report: Report, run: Recording, where: str) -> Evidence:
     sizes = _sizes(times)
     model = communication(run.topology, sizes, codec) if several else None
     ranks = [(rank.figures.rank, rank.figures.host) for rank in report.ranks]
-    latest = _latest(report, steps)
+    latest = _latest(report, run, steps, blocking)
     slower = _slower(
         {
             COMPUTES: computed_by_rank(steps, data, blocking),
@@ -119,21 +119,26 @@ def _sizes(steps: Sequence[Sequence[tuple[float, int]]]) -> dict[int, float]:
     return {nbytes: count / len(steps) for nbytes, count in counts.items()}
 
 
-def _latest(report: Report, steps: Sequence[Sequence[RankStep]]) -> Latest | None:
-    """The rank by which the others were held up longest; None if the ranks take turns, or are not told apart."""
-    rows = [sorted((one.ready, rank) for rank, one in enumerate(row)) for row in zip(*steps, strict=True)]
-    late: dict[int, list[float]] = {}
-    for row in rows:
-        (second, _), (last, rank) = row[-2:]
-        late.setdefault(rank, []).append(last - second)
-    rank, times = max(late.items(), key=lambda item: sum(item[1]))
-    whole = sum(sum(each) for each in late.values())
-    if not whole or sum(times) < _MOSTLY / len(steps) * whole:
+def _latest(report: Report, run: Recording, steps: Sequence[Sequence[RankStep]], blocking: bool) -> Latest | None:
+    """The rank by which the others were held up longest; None if the ranks take turns, or are not told apart.
+
+    A program that waits for each call at once is held up in each; another is when its last tensor is submitted late.
+    """
+    if blocking:
+        moments = [[one[key].begin for one in run.calls] for row in run.rows[1:] for key in row]
+    else:
+        moments = [[one.ready for one in row] for row in zip(*steps, strict=True)]
+    late: dict[int, float] = {}
+    for came in moments:
+        (second, _), (last, rank) = sorted((moment, rank) for rank, moment in enumerate(came))[-2:]
+        late[rank] = late.get(rank, 0.0) + last - second
+    rank, seconds = max(late.items(), key=lambda item: item[1])
+    if not seconds or seconds < _MOSTLY / len(steps) * sum(late.values()):
         return None
     shown = report.ranks[rank]
     if shown.last is None or shown.last.late_ms is None:
         return None
-    held_up = sum(times) / len(rows)
+    held_up = seconds / (len(run.rows) - 1)
     return Latest(shown.figures.rank, shown.figures.host, shown.last.share, shown.last.late_ms / 1e3, held_up)
 
 

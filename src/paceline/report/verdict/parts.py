@@ -15,6 +15,8 @@ from paceline.simulate.recording import Recording
 _WAITED = 0.5
 """The share of the time in which calls were under way before a rank's last submission that it must have waited, so that
 it counts as a program that waits for each call at once."""
+_AT_ONCE = 1.2
+"""Calls that are under way at a time, in the mean, above which a program does not wait for each of them at once."""
 
 
 class Early(NamedTuple):
@@ -32,6 +34,7 @@ class RankStep:
     begin: the end of the step before. sent: the first submission. ready: the last one. all_ready: the last rank's last
     one. end: everything was exchanged. negotiation: of the time from `all_ready` to `end`, that in which nothing of
     this rank was carried out. before: the times before `ready` in which calls were under way, one after the other.
+    under_way: the seconds of all these calls, which are more than those of `before` where calls are under way at once.
     """
 
     begin: float
@@ -41,6 +44,7 @@ class RankStep:
     end: float
     negotiation: float
     before: tuple[Early, ...]
+    under_way: float
 
     @property
     def early(self) -> float:
@@ -89,7 +93,8 @@ def rank_steps(run: Recording) -> tuple[tuple[RankStep, ...], ...]:
             carried = covered((max(call.issued, turn), call.end) for call in calls)
             sent = min(call.begin for call in calls)
             before = _early(calls, called, begin, ready)
-            found[rank].append(RankStep(begin, sent, ready, turn, end, end - turn - carried, before))
+            under_way = sum(max(0.0, min(call.end, ready) - max(call.begin, begin)) for call in calls)
+            found[rank].append(RankStep(begin, sent, ready, turn, end, end - turn - carried, before, under_way))
     return tuple(map(tuple, found))
 
 
@@ -102,7 +107,8 @@ def parts(steps: Sequence[Sequence[RankStep]], exposed: Sequence[float], data: f
     whole = [one for rank in steps for one in rank]
     tail = fmean(one.end - one.ready for one in whole)
     early = fmean(one.early for one in whole)
-    blocking = early > 0 and fmean(exposed) >= tail + _WAITED * early
+    alone = fmean(one.under_way for one in whole) <= _AT_ONCE * early
+    blocking = early > 0 and alone and fmean(exposed) >= tail + _WAITED * early
     computed = fmean(one.ready - one.begin for one in whole)
     last = fmean(one.all_ready - one.ready for one in whole)
     negotiation = fmean(one.negotiation for one in whole)
