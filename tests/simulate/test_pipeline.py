@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from recorded import report
 
-from paceline.simulate import study
+from paceline.simulate import models, study
+from paceline.simulate.calibrate import calibrate
 from paceline.simulate.job import Compute
 from paceline.simulate.models import Gradient
 from paceline.simulate.network import uniform
@@ -33,6 +35,22 @@ def test_a_step_is_that_of_a_pipeline(partitions: int, microbatches: int) -> Non
 def test_a_pipeline_of_one_is_the_rank() -> None:
     for found, gradient in zip(pipelined(SERIAL, 1, 1).gradients, SERIAL.gradients, strict=True):
         assert found == replace(gradient, ready=pytest.approx(gradient.ready))
+
+
+def test_a_batch_is_divided_only_if_somebody_says_so() -> None:
+    """In microbatches gradients are whole in the last one, so that less of their exchange is hidden."""
+    (usual,) = scenarios(Question(ranks="16"), None)
+    assert usual.workload.gradients == models.model("ResNet-50").gradients
+    (divided,) = scenarios(Question(ranks="16", microbatches=4), None)
+    assert divided.workload.gradients == pipelined(usual.workload, 1, 4).gradients
+    (shared,) = scenarios(Question(ranks="16", partitions=2), None)
+    assert shared.workload.gradients == pipelined(usual.workload, 2, 8).gradients
+
+
+def test_the_run_of_a_report_keeps_its_overlap() -> None:
+    run = calibrate(report((4 << 20, 1 << 20, 2 << 20), [[0.1] * 4] * 8), "run.json")
+    (one,) = scenarios(Question(), run)
+    assert one.workload == run.workload
 
 
 def test_replicas_stay_on_a_machine() -> None:

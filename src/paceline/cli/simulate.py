@@ -69,10 +69,10 @@ def command(
     microbatches: Annotated[
         int | None,
         typer.Option(
-            help="Into which a pipeline divides its batch.",
+            help="Into which a rank or a pipeline divides its batch; gradients are whole in the last.",
             min=1,
             max=MOST,
-            show_default="four a partition",
+            show_default="1, or four a partition",
             rich_help_panel=_HOW,
         ),
     ] = None,

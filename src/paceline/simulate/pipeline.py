@@ -5,7 +5,7 @@ step then takes (M + P - 1) / (M P) of what it takes one rank (Huang et al., "GP
 last microbatch's backward goes through the partitions one after the other, at the end of the step, and makes gradients
 whole. Each partition exchanges its own among the replicas; those of one machine share its link, which carries as many
 bytes as if one rank had the whole model. What goes from partition to partition stays inside a machine, and is taken to
-cost nothing.
+cost nothing. A pipeline of one partition is a rank that adds up the gradients of microbatches.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ def pipelined(workload: Workload, partitions: int, microbatches: int) -> Workloa
     """Return what a replica does whose partitions share the computation of one rank. Raises ValueError below 1."""
     if partitions < 1 or microbatches < 1:
         raise ValueError(f"there must be at least 1 partition and microbatch, not {partitions} and {microbatches}")
+    if partitions == microbatches == 1:
+        return workload
     rounds = microbatches + partitions - 1
     gradients = tuple(
         replace(gradient, ready=1 - (1 - gradient.ready) * partitions / rounds) for gradient in workload.gradients

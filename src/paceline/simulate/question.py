@@ -31,7 +31,7 @@ _LATE = 0.02
 """The mean delay of a rank, as a fraction of the step's computation, where nobody says another."""
 _PER_MACHINE = 8
 _MICROBATCHES = 4
-"""Microbatches for each partition, where nobody says another number: idle times are then a fifth of a step at most."""
+"""Microbatches for each partition of a pipeline, where nobody says how many: idle times are a fifth of a step then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +40,8 @@ class Question:
 
     ranks: a number, or low:high for doublings. links: NAME=SPEED, or NAME=LOW:HIGH for doublings. seconds: computation
     of a step. late: seconds by which ranks are late in the mean. strong: whether all ranks share one batch.
-    microbatches: into which partitions divide a batch; None for four of each partition.
+    microbatches: into which a rank divides its batch, whose last one makes gradients whole; None for one, or in a
+    pipeline for four of each partition.
     """
 
     report: Path | None = None
@@ -76,7 +77,7 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
     if not question.scale > 0:
         raise ValueError(f"--scale-compute is {in_full(question.scale)}; it must be above 0")
     workload = workload.scaled(question.scale)
-    workload = pipelined(workload, question.partitions, question.microbatches or _MICROBATCHES * question.partitions)
+    workload = pipelined(workload, question.partitions, _microbatches(question))
     cores_of(question.cores, workload.compute)
     policies = _chosen("--policy", question.policy or workload.policy, (*POLICIES, workload.policy), POLICIES)
     algorithms = _chosen("--algorithm", question.algorithm, (AUTO, *ALGORITHMS), tuple(ALGORITHMS))
@@ -97,6 +98,12 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
                     batch=usual / topology.world if question.strong else 1.0,
                     partitions=question.partitions,
                 )
+
+
+def _microbatches(question: Question) -> int:
+    if question.microbatches is not None:
+        return question.microbatches
+    return _MICROBATCHES * question.partitions if question.partitions > 1 else 1
 
 
 def _model(question: Question) -> Workload:
