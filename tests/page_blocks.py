@@ -56,7 +56,7 @@ SHELL = {
     "docs/reference/settings.md": (0, 1, 2, 3),
     "docs/run/launch.md": (0,),
     "docs/run/network.md": (1, 2),
-    "docs/run/predict.md": (0, 1, 2, 4),
+    "docs/run/predict.md": (0, 1, 2, 4, 5),
     "docs/start/first-job.md": (0, 1),
     "docs/start/from-horovod.md": (1,),
     "docs/understand/algorithms.md": (0,),

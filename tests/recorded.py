@@ -8,7 +8,7 @@ from dataclasses import replace
 from paceline.observe.figures import Figures, Group
 from paceline.observe.profile import Exchange, Handed, Profile
 from paceline.observe.report import Report, make
-from paceline.observe.trace.clocks import Clocks
+from paceline.simulate.links import inside
 from paceline.simulate.network import transfer
 from paceline.topology import Topology, parse
 
@@ -21,8 +21,8 @@ children:
 """
 )
 CHANNEL, OTHER = 77, 78
-ERROR = 50_000
-"""Nanoseconds within which machines know each other's clocks."""
+COPY_RATE = 1e10
+"""Bytes per second that each rank copies while all of a machine do; links inside machines are as fast."""
 METRIC = 8
 """Bytes of a metric that is averaged now and then."""
 
@@ -45,7 +45,7 @@ def report(
     metrics: whether a small call comes after every third step. waits: whether a rank waits for each call before it
     goes on.
     """
-    network = transfer(topology)
+    network = transfer(inside(topology, lambda _: COPY_RATE))
     world = topology.world
     hosts = [node.name for node, ranks in topology.machines() for _ in ranks]
     exchanges: list[list[Exchange]] = [[] for _ in range(world)]
@@ -101,7 +101,7 @@ def report(
                 fusion_bytes=(1 << 20) if named else 0,
                 cycle_seconds=0.005 if named else 0.0,
                 cpus=2.0,
-                copy_rate=1e10,
+                copy_rate=COPY_RATE,
                 late_ns=(60_000,) * 20,
             ),
         )

@@ -117,6 +117,22 @@ def test_sockets_of_several_machines_are_told_apart(tmp_path: Path, capsys: pyte
     assert "b s1" in capsys.readouterr().out
 
 
+def test_links_of_which_nobody_spoke_are_named_and_can_be_told(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "rows.json"
+    assert run("--topology", file, "--json", out) == 0
+    lines = ["50 us a message for each machine's link", "10 Gbit/s and 1 us a message for each rank's link inside its"]
+    (row,) = json.loads(out.read_text())
+    shown = capsys.readouterr().out
+    for line, words in zip(row["assumed"], lines, strict=True):
+        assert line.startswith(words) and f"assumed: {line}" in shown
+    told = ("--link", "uplink=1Gbit/s,20us", "--link", "inner=pcie4,2us")
+    assert run("--topology", file, "--json", out, *told) == 0
+    (quick,) = json.loads(out.read_text())
+    assert quick["assumed"] == [] and quick["bound_seconds"] < row["bound_seconds"] / 2
+
+
 @pytest.mark.parametrize("algorithm", ["ring", "paceline", "double_tree"])
 def test_pictures_show_every_rank(algorithm: str, file: Path, tmp_path: Path) -> None:
     svg = tmp_path / "plan.svg"
@@ -175,6 +191,9 @@ def test_many_ranks_of_which_every_machine_has_its_own_speed(nodes: int, how: li
         (["--topology", "FILE", "--bytes", "many"], "'many' is not a size"),
         (["--topology", "FILE", "--bytes", "0"], "'0' is no size that a buffer has; write 1 byte or more"),
         (["--topology", "FILE", "--compare", "--algorithm", "ring"], "--compare shows all algorithms"),
+        (["--topology", "FILE", "--link", "delta=1G"], "no link called 'delta'; choose one of uplink, inner, alpha"),
+        (["--topology", "FILE", "--link", "inner=1G:2G"], "--link inner has a range of speeds; write one"),
+        (["--topology", "FILE", "--link", "uplink"], "write it like uplink=10Gbit/s"),
         (["--topology", "FILE", "--json", "/nowhere/rows.json"], "cannot write /nowhere/rows.json"),
     ],
 )

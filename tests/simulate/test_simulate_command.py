@@ -91,13 +91,95 @@ def test_pictures_and_traces(run: Path, tmp_path: Path) -> None:
     assert {"two, uplink 1 Gbit/s", "two, uplink 2 Gbit/s"} <= words
 
 
+def said(capfd: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capfd.readouterr().out.split())
+
+
+def test_overlap_counts(tmp_path: Path) -> None:
+    """44.5 million gradients take 25 Gbit/s about 120 ms, and are ready over two thirds of 536."""
+    what = ("--model", "resnet101", "--step", "536 ms", "--ranks", 16, "--per-machine", 4)
+    (row,) = ask(tmp_path, *what, "--link", "uplink=25 Gbit/s")
+    assert 0.94 <= row["efficiency"] <= 0.98  # type: ignore[operator]
+
+
+def test_the_links_inside_machines_bind_where_they_are_slow(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """124 million gradients take 3.2 Tbit/s a few milliseconds, and 10 Gbit/s inside machines 740 ms."""
+    what = ("--model", "gpt2", "--step", "112 ms", "--ranks", 16, "--per-machine", 8, "--link", "uplink=3200 Gbit/s")
+    (row,) = ask(tmp_path, *what, "--link", "inner=nvlink4")
+    assert 112 <= row["step_ms"] <= 125  # type: ignore[operator]
+    capfd.readouterr()
+    (row,) = ask(tmp_path, *what, "--link", "inner=10 Gbit/s,2us")
+    shown = said(capfd)
+    assert row["step_ms"] > 740  # type: ignore[operator]
+    assert "the network, whose busiest links are those of 16 ranks inside their machines (10 Gbit/s), takes" in shown
+    assert "inside its machine" not in str(row["assumed"])
+    slow = tmp_path / "slow.yaml"
+    machines = [{"machine": name, "ranks": 4, "uplink": "400 Gbit/s", "latency": "5 us"} for name in "ab"]
+    slow.write_text(yaml.dump({"name": "slow", "children": machines}))
+    (row,) = ask(tmp_path, "--model", "gpt2", "--step", "112 ms", "--late", "0", "--topology", slow)
+    shown = said(capfd)
+    assert "those of 8 ranks inside their machines (10 Gbit/s, which is assumed), takes most of the step" in shown
+    assert "assumed: 10 Gbit/s and 1 us a message for each rank's link inside its machine (--link inner=" in shown
+
+
+def test_what_nobody_said_is_printed_and_written(run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (row,) = ask(tmp_path, "--ranks", 16)
+    shown, lines = said(capfd), row["assumed"]
+    assert isinstance(lines, list) and all(f"assumed: {line}" in shown for line in lines)
+    options = [
+        "--model",
+        "--step",
+        "--late",
+        "--per-machine",
+        "--link uplink=SPEED,LATENCY",
+        "--link inner=SPEED,LATENCY",
+    ]
+    for option in options:
+        assert sum(f"({option})" in line for line in lines) == 1
+    links = ("--link", "uplink=10Gbit/s,50us", "--link", "inner=100Gbit/s,1us")
+    told = ("--model", "resnet50", "--step", "300 ms", "--late", "6 ms", "--per-machine", 8)
+    (row,) = ask(tmp_path, "--ranks", 16, *told, *links)
+    assert row["assumed"] == []
+    (row,) = ask(tmp_path, "--from", run)
+    assert row["assumed"] == []
+    (row,) = ask(tmp_path, "--from", run, "--ranks", 8)
+    assert [line.partition(" (")[0] for line in row["assumed"]] == [  # type: ignore[attr-defined]
+        "2 ranks on each machine, as on the report's largest",
+        "500 Mbit/s for each machine's link, as for the report's slowest",
+        "links inside machines as fast as the report's ranks copied memory",
+    ]
+
+
+def test_a_report_of_one_machine_says_nothing_of_links_between_machines(tmp_path: Path) -> None:
+    alone = tmp_path / "alone.json"
+    alone.write_text(to_json(without_network(report((4 << 20,), COMPUTES))))
+    (row,) = ask(tmp_path, "--from", alone, "--ranks", 16, "--per-machine", 16)
+    assert row["network"] == "16 ranks, 16 to a machine"
+    (row,) = ask(tmp_path, "--from", alone, "--ranks", 16, "--link", "uplink=5Gbit/s")
+    assert row["network"] == "16 ranks, 4 to a machine, uplink 5 Gbit/s"
+
+
+def test_one_machine_is_simulated_once_its_links_are_said(tmp_path: Path) -> None:
+    """498 MB go out of and into each of eight ranks 2 · 7/8 times, in 55 ms at 15.75 GB/s, all of it after the step."""
+    what = ("--model", "gpt2", "--step", "1 ms", "--late", "0", "--ranks", 8)
+    (row,) = ask(tmp_path, *what, "--link", "inner=pcie3")
+    assert row["step_ms"] == pytest.approx(1 + 55.3, rel=0.03)
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
+        (
+            ["--from", "alone", "--ranks", "16"],
+            "the report is of one machine and says nothing of links between machines",
+        ),
         (["--from", "crashed"], "did not end well: rank 1 gave no figures"),
         (["--from", "run", "--topology", "net", "--ranks", "64"], "has 2 ranks, but --ranks is 64"),
         (["--from", "run", "--link", "uplink=-5 Mbit/s"], "is not a speed"),
-        (["--from", "run", "--link", "gamma=5 Mbit/s"], "no link called 'gamma'; choose one of uplink, alpha, beta"),
+        (
+            ["--from", "run", "--link", "gamma=5 Mbit/s"],
+            "no link called 'gamma'; choose one of uplink, inner, alpha, beta",
+        ),
         (["--from", "alone", "--link", "uplink=1Gbit/s"], "all ranks are on one machine"),
         (["--from", "run", "--link", "uplink"], "write it like uplink=10Gbit/s"),
         (["--from", "run", "--model", "resnet50"], "leave out --model"),

@@ -119,7 +119,7 @@ def wrong(old: str, new: str) -> str:
         (wrong("ranks: 3", "ranks: 1000000"), "1: 1000003 ranks; at most 1000000 in all"),
         (
             wrong("ranks: 3, uplink: 500 Mbit/s", "ranks: 3, uplink: 500"),
-            "8: '500' is not a speed; write it like 500 Mbit/s, 10 Gbit/s, 120 MB/s or 1.5 GiB/s",
+            "8: '500' is not a speed; write it like 500 Mbit/s, 10 Gbit/s, 120 MB/s, 1.5 GiB/s or pcie4",
         ),
         (wrong("latency: 50 us", "latency: 50"), "4: '50' is not a time; write it like 50 us, 1.5 ms or 0 s"),
         (

@@ -14,8 +14,9 @@ from paceline.lab.lab import Lab
 from paceline.observe.report import read
 from paceline.simulate.calibrate import calibrate
 from paceline.simulate.job import buffers
+from paceline.simulate.links import with_speed
 from paceline.simulate.models import Gradient
-from paceline.simulate.network import between_machines, with_speed
+from paceline.simulate.network import between_machines
 from paceline.simulate.scenario import Scenario
 from paceline.simulate.workload import Workload
 from paceline.topology import Link, Node, Topology, dump

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +15,7 @@ from rich.text import Text
 
 from paceline.cli.output_file import writable, write
 from paceline.cli.plan_model import plan_model
-from paceline.cli.usage import UsageError
+from paceline.cli.usage import LINK, LINKS, UsageError
 from paceline.formats.sizes import parse_bytes, show_bytes, show_seconds
 from paceline.plan import show
 from paceline.plan.algorithms import ALGORITHMS, Algorithm, named
@@ -28,7 +28,12 @@ from paceline.plan.draw import draw
 from paceline.plan.draw_chart import chart
 from paceline.plan.network import Network
 from paceline.plan.outline import Outline
+from paceline.simulate.assumptions import of_links
+from paceline.simulate.links import relinked
 from paceline.topology import Topology, TopologyError, read
+
+Rows = Sequence[Mapping[str, Any]]
+"""What --json writes."""
 
 
 def command(
@@ -55,6 +60,9 @@ def command(
     memory: Annotated[
         str, typer.Option(help="With --model: what each rank may use, as 3G.", show_default="as much as it needs")
     ] = "",
+    links: Annotated[
+        list[str] | None, typer.Option("--link", metavar=LINK, help=f"Instead of the file's: {LINKS}.")
+    ] = None,
     svg: Annotated[
         Path | None,
         typer.Option(
@@ -82,23 +90,24 @@ def command(
     console = Console(highlight=False, markup=False)
     try:
         size = parse_bytes(nbytes)
-        topology = read(topology_file)
+        topology = relinked(read(topology_file), links or ())
+        assumed = list(of_links(topology))
+        rows: Rows
         if model:
             if compare or algorithm:
                 raise ValueError("--model divides a model; leave out --compare and --algorithm")
             found = plan_model(model, topology, parse_bytes(memory) if memory else math.inf, schedule, console)
-            write(svg, lambda: str(found.picture().as_svg()))
-            write(json_file, lambda: json.dumps(found.rows, indent=1) + "\n")
-            return 0
-        if compare:
+            drawn, rows = found.picture, found.rows
+        elif compare:
             if algorithm:
                 raise ValueError("--compare shows all algorithms; leave out --algorithm")
-            picture, costs = _compare(topology, size, console)
+            drawn, rows = _compare(topology, size, console)
         else:
-            picture, costs = _one(topology, size, algorithm, console)
-        write(svg, lambda: str(picture().as_svg()))
-        least = bound(topology, size)
-        write(json_file, lambda: json.dumps([row(one, least) for one in costs], indent=1) + "\n")
+            drawn, rows = _one(topology, size, algorithm, console)
+        for line in assumed:
+            console.print(f"assumed: {line}", soft_wrap=True)
+        write(svg, lambda: str(drawn().as_svg()))
+        write(json_file, lambda: json.dumps([{**one, "assumed": assumed} for one in rows], indent=1) + "\n")
     except (TopologyError, ValueError) as error:
         raise UsageError(str(error)) from None
     return 0
@@ -119,9 +128,7 @@ def row(cost: Cost, bound: Bound) -> dict[str, Any]:
     }
 
 
-def _one(
-    topology: Topology, nbytes: int, name: str, console: Console
-) -> tuple[Callable[[], drawsvg.Drawing], Sequence[Cost]]:
+def _one(topology: Topology, nbytes: int, name: str, console: Console) -> tuple[Callable[[], drawsvg.Drawing], Rows]:
     network, least = Network(topology), bound(topology, nbytes)
     lines, reason = _lines(topology, nbytes, name)
     predicted = cost(lines, network, nbytes)
@@ -137,7 +144,7 @@ def _one(
         soft_wrap=True,
     )
     console.print(f"T*: {least.reason}", soft_wrap=True)
-    return (lambda: draw(lines, network, predicted, least)), [predicted]
+    return (lambda: draw(lines, network, predicted, least)), [row(predicted, least)]
 
 
 def _lines(topology: Topology, nbytes: int, name: str) -> tuple[Outline, str]:
@@ -147,7 +154,7 @@ def _lines(topology: Topology, nbytes: int, name: str) -> tuple[Outline, str]:
     return choice.outline, choice.reason
 
 
-def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callable[[], drawsvg.Drawing], Sequence[Cost]]:
+def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callable[[], drawsvg.Drawing], Rows]:
     network, least = Network(topology), bound(topology, nbytes)
 
     def predicted(algorithm: Algorithm) -> Cost:
@@ -165,7 +172,7 @@ def _compare(topology: Topology, nbytes: int, console: Console) -> tuple[Callabl
         (by_auto,) = (one for one in encoded if one.codec == CODEC.name)
         used = CODEC.name if pays(quickest.seconds, by_auto.seconds) else "no codec"
         console.print(f"For this size PACELINE_COMPRESS=auto would use {used} with this algorithm.", soft_wrap=True)
-    return (lambda: chart(costs, least, topology.name)), [*costs, *encoded]
+    return (lambda: chart(costs, least, topology.name)), [row(one, least) for one in (*costs, *encoded)]
 
 
 def _encoded(plain: Cost, topology: Topology, network: Network) -> Sequence[Cost]:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 
 from paceline.cli.output_file import writable, write
-from paceline.cli.usage import UsageError
+from paceline.cli.usage import LINK, LINKS, UsageError
 from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.formats.svg_style import shortened
 from paceline.formats.terminal import show
@@ -89,9 +89,8 @@ def command(
         list[str] | None,
         typer.Option(
             "--link",
-            metavar="NAME=SPEED",
-            help="The speed of a machine's or switch's link, or of all machines' (uplink=10Gbit/s); "
-            "uplink=1Gbit/s:8Gbit/s for 1, 2, 4 and 8.",
+            metavar=LINK,
+            help=f"{LINKS[0].upper()}{LINKS[1:]}; uplink=1Gbit/s:8Gbit/s for 1, 2, 4 and 8.",
             rich_help_panel=_WHERE,
         ),
     ] = None,
@@ -184,12 +183,12 @@ def command(
         else:
             run = measured(question)
             asked = list(scenarios(question, run))
-            _introduce(asked[0], run, console)
+            _introduce(asked, run, console)
             if advise:
                 found = _advise(asked, counted, runs, console)
             else:
                 answers = _answers(asked, counted, runs, console)
-                found = [each.row for each in answers]
+                found = [{**each.row, "assumed": one.assumed} for each, one in zip(answers, asked, strict=True)]
                 title = f"{report or name or 'ResNet-50'} in virtual time"
                 write(svg, lambda: str(draw(answers, shortened(title, 80)).as_svg()))
             write(trace_file, lambda: trace(asked[-1].moments()))
@@ -202,19 +201,21 @@ def command(
     return 0
 
 
-def _introduce(first: Scenario, run: Measured | None, console: Console) -> None:
-    workload = first.workload
+def _introduce(asked: list[Scenario], run: Measured | None, console: Console) -> None:
+    workload = asked[0].workload
     computation = fmean(workload.compute.samples or (workload.compute.seconds,))
     text = f"{len(workload.gradients)} gradients of {show_bytes(workload.nbytes)}; "
     text += f"{show_seconds(computation)} of computation in a step"
     if workload.compute.delay:
         text += f"; ranks are {show_seconds(workload.compute.delay)} late in the mean"
-    console.print(text)
+    console.print(text, soft_wrap=True)
     if run is not None:
         took = f"took {show_seconds(fmean(run.steps))} in the mean"
         if carries := run.workload.carries:
             took += f"; exchanges took {fmean(carries):.2f} times what the cost model says"
         console.print(f"the run: {run.topology.world} ranks, {len(run.steps)} steps, each {took}", soft_wrap=True)
+    for line in dict.fromkeys(line for each in asked for line in each.assumed):
+        console.print(f"assumed: {line}", soft_wrap=True)
 
 
 def _answers(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[Answer]:
@@ -226,7 +227,7 @@ def _answers(asked: list[Scenario], counted: int, runs: int, console: Console) -
             answers.append(one.answer(counted, runs))
             progress.advance(task)
     show(console, tables(answers))
-    console.print(binds(answers[-1], asked[-1].topology), soft_wrap=True)
+    console.print(binds(answers[-1], asked[-1]), soft_wrap=True)
     curves: dict[tuple[str, str], list[Answer]] = {}
     for each in answers:
         curves.setdefault((each.policy, each.algorithm), []).append(each)
@@ -241,7 +242,7 @@ def _advise(asked: list[Scenario], counted: int, runs: int, console: Console) ->
         raise ValueError(f"--advise is about one job, but this is {len(asked)} of them; leave out ranges and {EACH}")
     now = asked[0].answer(counted, runs)
     show(console, tables([now]))
-    console.print(binds(now, asked[0].topology), soft_wrap=True)
+    console.print(binds(now, asked[0]), soft_wrap=True)
     with _progress() as progress:
         task = progress.add_task("")
         found = []
@@ -250,7 +251,8 @@ def _advise(asked: list[Scenario], counted: int, runs: int, console: Console) ->
             found.append(each)
     found.sort(key=lambda each: -each.gain)
     show(console, advice_table(found))
-    return [{"change": each.change, "gain": each.gain, **each.answer.row} for each in found]
+    assumed = asked[0].assumed
+    return [{"change": each.change, "gain": each.gain, **each.answer.row, "assumed": assumed} for each in found]
 
 
 def _study(name: str, console: Console) -> list[dict[str, object]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median, median_low
 
 from paceline.observe.profile import Profile
 from paceline.observe.report import Report
 from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Thread
+from paceline.simulate.links import changed, inside
 from paceline.simulate.models import BYTES, Gradient
 from paceline.simulate.network import between_machines, transfer
 from paceline.simulate.recorded import Call, Key
@@ -31,7 +32,7 @@ class Measured:
     """A job as its report shows it.
 
     steps: seconds of each step, from the moment at which the last rank has all of one step's gradients to the same
-    moment of the next. topology: its network.
+    moment of the next. topology: its network, where links inside machines are as fast as its ranks copied memory.
     """
 
     workload: Workload
@@ -45,7 +46,13 @@ def calibrate(report: Report, where: str) -> Measured:
     Raises ValueError, with one sentence, for a report from which a job cannot be simulated.
     """
     run = recording(report, where)
-    calls, rows, topology = run.calls, run.rows, run.topology
+    calls, rows = run.calls, run.rows
+    memory = Memory(
+        median(one.copy_rate for one in run.profiles), max(len(here) for _, here in run.topology.machines())
+    )
+    topology = changed(run.topology, lambda node: replace(node, assumed=()))
+    if memory.copy_rate:
+        topology = inside(topology, memory.rate)
     gradients = _gradients(rows, calls, where)
     ends = ends_of(run)
     policies = {policy for rank in report.ranks for policy in rank.figures.policies.values()}
@@ -56,7 +63,7 @@ def calibrate(report: Report, where: str) -> Measured:
         compute=_compute(_computation(rows, calls, where)),
         thread=_thread(run.profiles),
         carries=_carries(exchanged(ends, run.spans), topology),
-        memory=Memory(median(one.copy_rate for one in run.profiles), max(len(here) for _, here in topology.machines())),
+        memory=memory,
         fusion_bytes=first.fusion_bytes or FUSION_BYTES,
         cycle_seconds=first.cycle_seconds or CYCLE_SECONDS,
     )

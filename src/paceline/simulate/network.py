@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from paceline.plan.choice import serving
+from paceline.plan.choice import Choice, serving
 from paceline.plan.choose import choose
 from paceline.plan.codecs import CODECS, ENCODED_FROM
 from paceline.plan.cost import cost
@@ -15,15 +15,10 @@ from paceline.settings.names import NONE
 from paceline.simulate import programs
 from paceline.simulate.job import FUSION_BYTES, Transfer
 from paceline.topology import Link, Node, Topology
-from paceline.topology.defaults import LOCAL, NETWORK_LATENCY, UPLINK
-from paceline.topology.units import show_speed
+from paceline.topology.defaults import LOCAL
 
 FOLLOWED_RANKS = 64
 """Ranks up to which all-reduces are followed message by message; the cost model serves larger jobs."""
-ALL = "uplink"
-"""The name that stands for the links of all machines."""
-_NAMED = 12
-"""Links that an error names at most."""
 _FOLLOWED_CHUNKS = 32
 """Chunks of a buffer that are followed at most. The links are then as busy as they will be, and time is a straight line
 in the bytes."""
@@ -38,20 +33,26 @@ def between_machines(topology: Topology) -> bool:
     return sum(len(ranks) > 0 for _, ranks in topology.machines()) > 1
 
 
+def says_inner(topology: Topology) -> bool:
+    """Return whether somebody has said or measured how fast all links inside machines are."""
+    return not any("speed" in node.assumed for node in topology.root.walk() if node.kind in ("rank", "socket"))
+
+
 def transfer(topology: Topology, algorithm: str | None = None, codec: str = NONE) -> Transfer:
     """Return what all-reduces between the machines of a topology take.
 
     algorithm: the name of the all-reduce for all sizes; None takes for each size the plan that Paceline would choose.
     codec: one of the engine's, which encodes what is large enough; what it saves is the cost model's.
-    Raises ValueError for an unknown algorithm, and for a topology of one machine, whose shared memory nobody models.
+    Raises ValueError for an unknown algorithm, and for a topology of one machine, unless somebody has said how fast the
+    links inside it are.
     """
-    if not between_machines(topology):
+    if not between_machines(topology) and not says_inner(topology):
         raise ValueError("what is simulated is the network between machines; give a topology of two machines or more")
     plain = _plain(topology, algorithm)
     if codec == NONE:
         return plain
     network = Network(topology)
-    choices = choose("all_reduce", topology, algorithm=algorithm)
+    choices = choices_of(topology, algorithm)
 
     def saved(nbytes: float) -> float:
         if nbytes < ENCODED_FROM:
@@ -64,19 +65,26 @@ def transfer(topology: Topology, algorithm: str | None = None, codec: str = NONE
 
 
 @lru_cache(maxsize=8)
+def choices_of(topology: Topology, algorithm: str | None) -> Sequence[Choice]:
+    """Return the plans of all-reduces, by rising limit; `algorithm` as in `transfer`."""
+    return choose("all_reduce", topology, algorithm=algorithm)
+
+
+@lru_cache(maxsize=8)
 def _plain(topology: Topology, algorithm: str | None) -> Transfer:
     """Return all-reduces' times without a codec. Following their messages takes seconds where there are many ranks."""
     network = Network(topology)
-    choices = choose("all_reduce", topology, algorithm=algorithm)
+    choices = choices_of(topology, algorithm)
+    follow = topology.world <= FOLLOWED_RANKS and between_machines(topology)
 
     def seconds(nbytes: int) -> float:
         choice = serving(choices, nbytes)
-        if topology.world <= FOLLOWED_RANKS:
+        if follow:
             return programs.all_reduce(choice, topology, nbytes).seconds
         return cost(choice.outline, network, nbytes).seconds
 
     sizes = list(_SIZES)
-    if topology.world <= FOLLOWED_RANKS:
+    if follow:
         most = _FOLLOWED_CHUNKS * choices[-1].chunk
         sizes = [*(nbytes for nbytes in _SIZES if 2 * nbytes < most), most // 2, most]
     return Transfer(
@@ -92,9 +100,10 @@ def machine_of(topology: Topology) -> tuple[int, ...]:
     return tuple(number for number, (_, ranks) in enumerate(topology.machines()) for _ in ranks)
 
 
-def uniform(ranks: int, per_machine: int, link: Link) -> Topology:
-    """Return machines of `per_machine` ranks, the last perhaps with fewer, below one switch, with this link each.
+def uniform(ranks: int, per_machine: int, link: Link, inner: Link = LOCAL) -> Topology:
+    """Return machines of `per_machine` ranks, the last perhaps with fewer, below one switch.
 
+    link: that of each machine. inner: that of each rank inside its machine.
     Raises ValueError for numbers below 1.
     """
     if ranks < 1 or per_machine < 1:
@@ -104,51 +113,8 @@ def uniform(ranks: int, per_machine: int, link: Link) -> Topology:
             "machine",
             f"machine {first // per_machine}",
             link,
-            tuple(Node("rank", f"rank {rank}", LOCAL) for rank in range(first, min(ranks, first + per_machine))),
+            tuple(Node("rank", f"rank {rank}", inner) for rank in range(first, min(ranks, first + per_machine))),
         )
         for first in range(0, ranks, per_machine)
     )
     return Topology(f"{ranks} ranks, {per_machine} to a machine", Node("switch", "switch", None, machines))
-
-
-def like(topology: Topology) -> tuple[int, Link]:
-    """Return the ranks of the largest machine of a topology, and its slowest machine's link."""
-    machines = [(len(ranks), node.uplink) for node, ranks in topology.machines() if ranks]
-    links = [link for _, link in machines if link is not None]
-    slowest = min(links, key=lambda link: min(link.up, link.down), default=Link(UPLINK, UPLINK, NETWORK_LATENCY))
-    return max(count for count, _ in machines), slowest
-
-
-def with_speed(topology: Topology, name: str, speed: float) -> Topology:
-    """Return the topology with links of another speed, each way, in bytes per second.
-
-    name: of the machine or switch below the link, or `uplink` for those of all machines. Raises ValueError, which names
-    those that there are.
-    """
-    found = [node for node in topology.root.walk() if node.kind in ("machine", "switch") and node.uplink is not None]
-    chosen = [node for node in found if node.name == name or (name == ALL and node.kind == "machine")]
-    if not chosen:
-        names = ", ".join([ALL, *(node.name for node in found)][:_NAMED])
-        raise ValueError(f"there is no link called {name!r:.60}; choose one of {names}")
-    chosen_names = {node.name for node in chosen}
-    changed = _relinked(topology, lambda link: replace(link, up=speed, down=speed), chosen_names)
-    return replace(changed, name=f"{topology.name}, {name} {show_speed(speed)}")
-
-
-def faster(topology: Topology, factor: float) -> Topology:
-    """Return the topology with all links between machines faster by a factor."""
-    return _relinked(topology, lambda link: replace(link, up=factor * link.up, down=factor * link.down))
-
-
-def _relinked(topology: Topology, change: Callable[[Link], Link], names: Set[str] | None = None) -> Topology:
-    """The topology with changed links above the machines and switches of these names; None stands for all."""
-
-    def changed(node: Node) -> Node:
-        if node.kind not in ("machine", "switch"):
-            return node
-        link = node.uplink
-        if link is not None and (names is None or node.name in names):
-            link = change(link)
-        return replace(node, uplink=link, children=tuple(map(changed, node.children)))
-
-    return replace(topology, root=changed(topology.root))

@@ -12,7 +12,8 @@ from paceline.settings.parsers import POLICIES
 from paceline.simulate.answer import WARM_UP, Answer, answer
 from paceline.simulate.goal import schedule
 from paceline.simulate.job import Job, Moments, moments
-from paceline.simulate.network import between_machines, faster
+from paceline.simulate.links import faster
+from paceline.simulate.network import between_machines
 from paceline.simulate.regrouping import regrouped
 from paceline.simulate.workload import DIVIDED, IN_ORDER, SHARED, Workload
 from paceline.topology import Topology
@@ -27,7 +28,8 @@ _CODECS = ("bf16", "int8")
 class Scenario:
     """A workload on a network.
 
-    batch: that of a rank in a step, where 1 is the usual one. partitions: those that each rank stands for.
+    batch: that of a rank in a step, where 1 is the usual one. partitions: those that each rank stands for. assumed: a
+    sentence for each thing that nobody has said.
     """
 
     workload: Workload
@@ -37,6 +39,7 @@ class Scenario:
     cores: str = SHARED
     batch: float = 1.0
     partitions: int = 1
+    assumed: tuple[str, ...] = ()
 
     def answer(self, counted: int, replicas: int) -> Answer:
         """Simulate it; see `paceline.simulate.answer`. Raises ValueError for what makes no sense."""
@@ -61,14 +64,15 @@ class Scenario:
         """Yield the lines of the same step as a GOAL schedule. Raises ValueError with a codec, and as `schedule`."""
         if self.codec != NONE:
             raise ValueError(f"a GOAL schedule has the messages of plain data; leave out the codec {self.codec}")
-        yield from schedule(self.moments(), self.topology, self._algorithm)
+        yield from schedule(self.moments(), self.topology, self.plan)
 
     @property
-    def _algorithm(self) -> str | None:
+    def plan(self) -> str | None:
+        """The name of the all-reduce; None for the cheapest of each size."""
         return None if self.algorithm == AUTO else self.algorithm
 
     def _job(self) -> Job:
-        return self.workload.scaled(self.batch).on(self.topology, self._algorithm, self.codec, self.cores)
+        return self.workload.scaled(self.batch).on(self.topology, self.plan, self.codec, self.cores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,16 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from paceline.plan.network import Network
 from paceline.simulate.answer import Answer
-from paceline.simulate.network import between_machines
+from paceline.simulate.bottleneck import bottleneck
+from paceline.simulate.scenario import Scenario
 from paceline.simulate.workload import IN_ORDER
-from paceline.topology import Topology
-from paceline.topology.units import show_speed
 
 _PAYS = 1.5
 """Times as much throughput that twice as many ranks must give, or the curve has bent."""
+_NETWORK = "transfer"
+_TOLD = 0.05
+"""The least share of a step that the network takes for it to be told beside something else that takes more."""
 _BINDS = {
     "computation": "the computation itself",
     "delay": "the delay of ranks",
@@ -25,12 +26,15 @@ _BINDS = {
 }
 
 
-def binds(answer: Answer, topology: Topology) -> str:
+def binds(answer: Answer, scenario: Scenario) -> str:
     """Return a sentence that says what takes most of the step."""
     part, share = max(answer.shares.items(), key=lambda item: item[1])
-    what = _BINDS.get(part) or _slowest(topology)
+    what = _BINDS.get(part) or bottleneck(scenario)
     where = f" ({answer.network})" if answer.network else ""
-    return f"On {answer.ranks} ranks{where} {what} takes most of the step, {share:.0%} of it."
+    found = f"On {answer.ranks} ranks{where} {what} takes most of the step, {share:.0%} of it."
+    if part != _NETWORK and (exposed := answer.shares[_NETWORK]) >= _TOLD:
+        found += f" After the computation, {exposed:.0%} are left for {bottleneck(scenario).rstrip(',')}."
+    return found
 
 
 def knee(answers: Sequence[Answer]) -> str | None:
@@ -52,16 +56,3 @@ def knee(answers: Sequence[Answer]) -> str | None:
             said = f"{gained:+.0%} batches/s" if gained > 0 else f"{-gained:.0%} fewer batches/s"
             return f"{the} knee is at {before.ranks} ranks; {after.ranks} give {said}."
     return f"{there} is no knee up to {answers[-1].ranks} ranks."
-
-
-def _slowest(topology: Topology) -> str:
-    if not between_machines(topology):
-        return "the machine's memory"
-    network = Network(topology)
-    speeds = [
-        (min(network.up[index], network.down[index]), network.name(index))
-        for index, node in enumerate(network.nodes)
-        if node.kind in ("machine", "switch") and network.joins(index)
-    ]
-    speed, name = min(speeds)
-    return f"the network, whose slowest link is that of {name} ({show_speed(float(speed))}),"

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from paceline.calibration.coordinate import GRAPH_BYTES
 from paceline.settings.names import NONE
 from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Cores, Job, Thread, Transfer, in_order
+from paceline.simulate.links import INNER
 from paceline.simulate.models import Gradient
-from paceline.simulate.network import between_machines, machine_of, transfer
+from paceline.simulate.network import between_machines, machine_of, says_inner, transfer
 from paceline.topology import Topology
 
 IN_ORDER = "none"
@@ -27,6 +28,10 @@ class Memory:
 
     copy_rate: float
     ranks: int
+
+    def rate(self, ranks: int) -> float:
+        """Return what each of so many ranks copies. Those beyond the measured ones share the memory."""
+        return self.copy_rate * min(1.0, self.ranks / ranks)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,11 +86,11 @@ class Workload:
         return in_order(job, min(self.fusion_bytes, GRAPH_BYTES))
 
     def check(self, topology: Topology) -> None:
-        """Raise ValueError for a topology of one machine if nothing is known of its memory."""
-        if self.memory is None and not between_machines(topology):
+        """Raise ValueError for a topology of one machine if nothing is known of its memory or the links inside it."""
+        if self.memory is None and not between_machines(topology) and not says_inner(topology):
             raise ValueError(
                 "this topology is one machine, and only a report says how fast a machine's memory is; give a topology "
-                "of two machines or more"
+                f"of two machines or more, or say how fast the links inside it are: --link {INNER}=pcie4"
             )
 
     def carried(self, topology: Topology) -> tuple[float, ...]:
@@ -131,10 +136,10 @@ def _shared(memory: Memory, ranks: int) -> Transfer:
     """All-reduces in the memory of one machine.
 
     Each rank reads one block of all copies and writes the sum, and then copies the others' blocks, as the engine does
-    (engine/shared). A copy reads and writes as many bytes. Ranks beyond those that were measured share the memory.
+    (engine/shared). A copy reads and writes as many bytes.
     """
     passes = 1 + 1 / ranks + 2 * (ranks - 1) / ranks
-    rate = memory.copy_rate * min(1.0, memory.ranks / ranks)
+    rate = memory.rate(ranks)
     hop = 2 * Thread().ring
     return Transfer(
         all_reduce=((0.0, hop), (float(1 << 30), hop + (1 << 30) * passes / 2 / rate)),

@@ -18,6 +18,7 @@ at once, as where token buckets limit the links of virtual machines or of a lab.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from paceline.formats.yaml_lines import FileKind, KeyPath, Marked, text_of
 from paceline.topology.defaults import LOCAL, MOST_RANKS, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.slurm import looks_like_slurm
-from paceline.topology.tree import Kind, Link, Node, Topology
+from paceline.topology.tree import NOTHING_SAID, Guess, Kind, Link, Node, Topology, without
 from paceline.topology.units import parse_speed, parse_time
 
 LONGEST_NAME = 255
@@ -158,6 +159,17 @@ def _explained(document: Marked, error: ValidationError) -> ValueError:
     return document.error(document.line(path), reason)
 
 
+def _told(rank: Node, speeds: _Speeds | None, latency: float | None) -> Node:
+    """The rank with what an entry says of its link."""
+    assert rank.uplink is not None
+    link, assumed = rank.uplink, rank.assumed
+    if speeds is not None:
+        link, assumed = replace(link, up=speeds.up, down=speeds.down), without("speed", assumed)
+    if latency is not None:
+        link, assumed = replace(link, latency=latency), without("latency", assumed)
+    return replace(rank, uplink=link, assumed=assumed)
+
+
 class _Builder:
     """Builds the tree, and refuses mistakes that only the whole tree shows."""
 
@@ -180,28 +192,27 @@ class _Builder:
             root = root.model_copy(update={"switch": name})
         if root.total > MOST_RANKS:
             raise self._error((), "", f"{root.total} ranks; at most {MOST_RANKS} in all")
-        return Topology(name, self._node(root, (), LOCAL, 0.0))
+        return Topology(name, self._node(root, (), Node("rank", "", LOCAL, assumed=NOTHING_SAID), 0.0))
 
-    def _node(self, entry: _Entry, path: KeyPath, local: Link, burst: float) -> Node:
+    def _node(self, entry: _Entry, path: KeyPath, local: Node, burst: float) -> Node:
+        """local: a rank as the entries above say that it is."""
         kind = entry.kind
         self._check(entry, path)
-        if entry.local is not None:
-            local = Link(entry.local.up, entry.local.down, local.latency)
-        if entry.local_latency is not None:
-            local = Link(local.up, local.down, entry.local_latency)
+        local = _told(local, entry.local, entry.local_latency)
         if entry.burst is not None:
             burst = entry.burst
         children = list(self._children(entry, path, local, burst))
-        uplink = None
+        uplink, assumed = None, tuple[Guess, ...]()
         if entry.uplink is not None:
             default = LOCAL.latency if kind == "socket" else NETWORK_LATENCY
             latency = default if entry.latency is None else entry.latency
             uplink = Link(entry.uplink.up, entry.uplink.down, latency, 0.0 if kind == "socket" else burst)
-        return Node(kind, getattr(entry, kind), uplink, tuple(children))
+            assumed = ("latency",) if entry.latency is None else ()
+        return Node(kind, getattr(entry, kind), uplink, tuple(children), assumed=assumed)
 
-    def _children(self, entry: _Entry, path: KeyPath, local: Link, burst: float = 0.0) -> Iterator[Node]:
+    def _children(self, entry: _Entry, path: KeyPath, local: Node, burst: float = 0.0) -> Iterator[Node]:
         for _ in range(entry.ranks or 0):
-            yield Node("rank", f"rank {self._ranks}", local)
+            yield Node("rank", f"rank {self._ranks}", local.uplink, assumed=local.assumed)
             self._ranks += 1
         for index, child in enumerate(entry.children):
             below = (*path, "children", index)
@@ -216,14 +227,12 @@ class _Builder:
             else:
                 yield self._node(child, below, local, burst)
 
-    def _some_ranks(self, entry: _Entry, path: KeyPath, local: Link) -> Iterator[Node]:
+    def _some_ranks(self, entry: _Entry, path: KeyPath, local: Node) -> Iterator[Node]:
         """The ranks of an entry that has nothing else, because their links differ from their neighbours'."""
         others = (entry.uplink, entry.latency, entry.burst)
         if entry.ranks is None or entry.children or any(field is not None for field in others):
             raise self._error(path, "", "an entry without machine, switch or socket has ranks, local and local_latency")
-        speeds = entry.local or local
-        latency = local.latency if entry.local_latency is None else entry.local_latency
-        yield from self._children(entry, path, Link(speeds.up, speeds.down, latency))
+        yield from self._children(entry, path, _told(local, entry.local, entry.local_latency))
 
     def _check(self, entry: _Entry, path: KeyPath) -> None:
         kinds = [kind for kind in _KINDS if getattr(entry, kind) is not None]

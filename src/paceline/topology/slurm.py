@@ -17,7 +17,7 @@ from paceline.formats.yaml_lines import DEEPEST
 from paceline.topology.defaults import LOCAL, MOST_RANKS, NETWORK_LATENCY
 from paceline.topology.errors import TopologyError
 from paceline.topology.hostlist import expand
-from paceline.topology.tree import Link, Node, Topology
+from paceline.topology.tree import NOTHING_SAID, Guess, Link, Node, Topology
 
 _FIELD = re.compile(r"(\w+)=(\S+)\s*")
 _KNOWN = ("switchname", "nodes", "switches", "linkspeed")
@@ -42,14 +42,14 @@ def parse(
     ranks: int | Mapping[str, int],
     uplink: float,
     switch_uplink: float | None = None,
-    local: Link = LOCAL,
+    local: Link | None = None,
 ) -> Topology:
     """Return the topology of the hosts in topology.conf, or of those that `ranks` names.
 
     text: the file's content. source: its name in errors. ranks: the number of ranks on each host; hosts that a mapping
     lacks are left out, and so are switches without a host. uplink: bytes per second of a host's link, each way.
     switch_uplink: the same for a switch's link; None makes it as fast as all hosts below it together. local: the link
-    of each rank in its machine.
+    of each rank in its machine; None for the usual one.
     Raises TopologyError.
     """
     return _Reader(source, text, ranks, uplink, switch_uplink, local).topology()
@@ -63,7 +63,7 @@ class _Reader:
         ranks: int | Mapping[str, int],
         uplink: float,
         switch_uplink: float | None,
-        local: Link,
+        local: Link | None,
     ) -> None:
         self._source = source
         self._uplink, self._switch_uplink, self._local = uplink, switch_uplink, local
@@ -113,16 +113,19 @@ class _Reader:
         for host in switch.nodes:
             if count := self._ranks.get(host, 0):
                 link = Link(self._uplink, self._uplink, NETWORK_LATENCY)
-                children.append(Node("machine", host, link, tuple(self._rank() for _ in range(count))))
+                ranks = tuple(self._rank() for _ in range(count))
+                children.append(Node("machine", host, link, ranks, assumed=("latency",)))
                 speed += self._uplink
         if not children:
             return None, 0.0
         own = speed if self._switch_uplink is None else self._switch_uplink
-        return Node("switch", name, Link(own, own, NETWORK_LATENCY), tuple(children)), speed
+        assumed: tuple[Guess, ...] = NOTHING_SAID if self._switch_uplink is None else ("latency",)
+        return Node("switch", name, Link(own, own, NETWORK_LATENCY), tuple(children), assumed=assumed), speed
 
     def _rank(self) -> Node:
         self._count += 1
-        return Node("rank", f"rank {self._count - 1}", self._local)
+        name = f"rank {self._count - 1}"
+        return Node("rank", name, self._local) if self._local else Node("rank", name, LOCAL, assumed=NOTHING_SAID)
 
     def _parents(self) -> dict[str, str]:
         """The switch above each switch and host; each can have only one."""

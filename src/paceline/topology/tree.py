@@ -6,10 +6,13 @@ The links are full duplex: data that go up do not slow data that come down. All 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Kind = Literal["switch", "machine", "socket", "rank"]
+Guess = Literal["speed", "latency"]
+NOTHING_SAID: tuple[Guess, ...] = ("speed", "latency")
+"""Of a link of which nobody has said anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Node:
     """A switch, machine, socket or rank; `uplink` is None for the root only, `children` is empty for ranks only.
 
     cpus: the CPUs of a machine of a running job. They are None elsewhere, and each rank then counts as having a CPU.
+    assumed: what of the link nobody has said or measured; it makes no difference to what is planned.
     """
 
     kind: Kind
@@ -47,6 +51,7 @@ class Node:
     uplink: Link | None = None
     children: tuple[Node, ...] = ()
     cpus: Cpus | None = None
+    assumed: tuple[Guess, ...] = field(default=(), compare=False)
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and all below it, parents first, in order."""
@@ -79,3 +84,8 @@ class Topology:
             if node.kind == "machine":
                 yield node, range(first, first + node.size)
                 first += node.size
+
+
+def without(said: Guess, assumed: tuple[Guess, ...]) -> tuple[Guess, ...]:
+    """Return what is still assumed of a link once somebody has `said` one thing."""
+    return tuple(each for each in assumed if each != said)
