@@ -20,6 +20,16 @@ def test_models_have_the_weights_that_their_papers_give() -> None:
     assert elements["ResNet-50"] == 25_557_032  # torchvision's resnet50
     assert elements["VGG16"] == 138_357_544
     assert elements["AlexNet"] == 61_100_840
+    assert elements["BERT-base"] == 109_482_240  # Hugging Face's bert-base-uncased
+    assert elements["BERT-large"] == 335_141_888
+    assert elements["ViT-B/16"] == 86_567_656  # torchvision's vit_b_16
+    assert elements["ViT-L/16"] == 304_326_632
+    assert elements["ViT-H/14"] == 632_045_800
+    assert elements["Llama-2-7B"] == 6_738_415_616
+    assert elements["Llama-2-13B"] == 13_015_864_320
+    assert elements["Llama-2-70B"] == 68_976_648_192
+    assert elements["Llama-3-8B"] == 8_030_261_248
+    assert elements["Llama-3-70B"] == 70_553_706_496
     for name in models.names():
         ready = [each.ready for each in models.model(name).gradients]
         assert ready == sorted(ready)
@@ -27,6 +37,7 @@ def test_models_have_the_weights_that_their_papers_give() -> None:
 
 
 def test_a_model_is_found_by_any_spelling() -> None:
+    assert models.model("vit b16") == models.model("ViT-B/16")
     assert models.model("resnet50") == models.model("ResNet-50") == models.model("RESNET_50")
     with pytest.raises(ValueError, match=r"choose one of .*ResNet-50"):
         models.model("resnet51")

@@ -126,19 +126,13 @@ def test_what_nobody_said_is_printed_and_written(run: Path, tmp_path: Path, capf
     (row,) = ask(tmp_path, "--ranks", 16)
     shown, lines = said(capfd), row["assumed"]
     assert isinstance(lines, list) and all(f"assumed: {line}" in shown for line in lines)
-    options = [
-        "--model",
-        "--step",
-        "--late",
-        "--per-machine",
-        "--link uplink=SPEED,LATENCY",
-        "--link inner=SPEED,LATENCY",
-    ]
-    for option in options:
+    of_links = ["--link uplink=SPEED,LATENCY", "--link inner=SPEED,LATENCY", "--link host=SPEED"]
+    others = ["--model", "--dtype", "--step", "--late", "--per-machine", "--link-efficiency", "--link-share"]
+    for option in [*others, *of_links]:
         assert sum(f"({option})" in line for line in lines) == 1
-    links = ("--link", "uplink=10Gbit/s,50us", "--link", "inner=100Gbit/s,1us")
-    told = ("--model", "resnet50", "--step", "300 ms", "--late", "6 ms", "--per-machine", 8)
-    (row,) = ask(tmp_path, "--ranks", 16, *told, *links)
+    told = ("--model", "resnet50", "--dtype", "float32", "--step", "300 ms", "--late", "6 ms", "--per-machine", 8)
+    links = ("--link", "uplink=10Gbit/s,50us", "--link", "inner=100Gbit/s,1us", "--link", "host=pcie3")
+    (row,) = ask(tmp_path, "--ranks", 16, *told, *links, "--link-efficiency", 1, "--link-share", 1)
     assert row["assumed"] == []
     (row,) = ask(tmp_path, "--from", run)
     assert row["assumed"] == []
@@ -148,6 +142,41 @@ def test_what_nobody_said_is_printed_and_written(run: Path, tmp_path: Path, capf
         "500 Mbit/s for each machine's link, as for the report's slowest",
         "links inside machines as fast as the report's ranks copied memory",
     ]
+
+
+WHAT = ("--model", "vgg16", "--step", "10 ms", "--late", "0", "--ranks", 4, "--per-machine", 2, "--link", "uplink=10G")
+
+
+def exposed(folder: Path, *words: object) -> float:
+    (row,) = ask(folder, *words)
+    return float(row["step_ms"]) - 10  # type: ignore[arg-type]
+
+
+def test_what_is_told_of_gradients_and_transport_counts(tmp_path: Path) -> None:
+    """Exchanges of 528 MiB take most of these steps, so that they take what their bytes and their links say."""
+    whole = exposed(tmp_path, *WHAT)
+    assert exposed(tmp_path, *WHAT, "--dtype", "bfloat16") == pytest.approx(whole / 2, rel=0.05)
+    assert exposed(tmp_path, *WHAT, "--link-efficiency", 0.5) == pytest.approx(2 * whole, rel=0.05)
+    assert exposed(tmp_path, *WHAT, "--link-share", 0.5) == pytest.approx(2 * whole, rel=0.05)
+    half = exposed(tmp_path, *WHAT, "--link-share", 0.5, "--link-efficiency", 0.5)
+    assert half == pytest.approx(4 * whole, rel=0.05)
+    curve = tmp_path / "curve.txt"
+    curve.write_text("# of a transport that needs large buffers\n1K 0.01\n4M, 0.5\n")
+    assert exposed(tmp_path, *WHAT, "--link-efficiency", curve) == pytest.approx(2 * whole, rel=0.05)
+    copies = 2 * 553.43e6 / 2e9 * 1e3
+    assert exposed(tmp_path, *WHAT, "--link", "host=2GB/s") == pytest.approx(whole + copies, rel=0.05)
+
+
+def test_gradients_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (row,) = ask(tmp_path, "--gradients", "340MB/200", *WHAT[2:])
+    assert "200 gradients of 340 MiB" in said(capfd)
+    assert sum("equally large" in line for line in row["assumed"]) == 1  # type: ignore[attr-defined]
+    assert row["step_ms"] == pytest.approx(10 + 340 * 2**20 / 1.25e9 * 1e3, rel=0.05)
+
+
+def test_the_sentence_names_copies_where_they_bind(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ask(tmp_path, *WHAT, "--link", "host=pcie1x1")
+    assert "copying between devices and their machines' memory (2 Gbit/s) takes most of the step" in said(capfd)
 
 
 def test_a_report_of_one_machine_says_nothing_of_links_between_machines(tmp_path: Path) -> None:
@@ -182,6 +211,17 @@ def test_one_machine_is_simulated_once_its_links_are_said(tmp_path: Path) -> Non
         ),
         (["--from", "alone", "--link", "uplink=1Gbit/s"], "all ranks are on one machine"),
         (["--from", "run", "--link", "uplink"], "write it like uplink=10Gbit/s"),
+        (["--from", "run", "--dtype", "float16"], "leave out --dtype, --link-efficiency and --link host=SPEED"),
+        (["--from", "run", "--link", "host=pcie3"], "leave out --dtype, --link-efficiency and --link host=SPEED"),
+        (["--ranks", "16", "--link", "host=pcie3:pcie4"], "--link host is one speed"),
+        (["--ranks", "16", "--dtype", "int3"], "--dtype is 'int3'; choose one of float32, float16, bfloat16, float64"),
+        (["--ranks", "16", "--dtype", "float16", "--codec", "bf16"], "--codec encodes float32"),
+        (["--ranks", "16", "--gradients", "340M"], "write bytes and tensors, like 340M/200"),
+        (["--ranks", "16", "--gradients", "8/200"], "8 bytes do not make 200 tensors"),
+        (["--ranks", "16", "--gradients", "1M/2", "--model", "vgg16"], "leave out --model and --dtype"),
+        (["--ranks", "16", "--link-efficiency", "1.5"], "write a fraction such as 0.6, or a file"),
+        (["--ranks", "16", "--link-efficiency", "net"], ":1: 'children:' is no line such as 4M 0.6"),
+        (["--ranks", "16", "--link-share", "0"], "--link-share is 0; it must be above 0 and at most 1"),
         (["--from", "run", "--model", "resnet50"], "leave out --model"),
         (["--from", "run", "--scale-compute", "0"], "must be above 0"),
         (["--from", "run", "--codec", "bf16", "--goal", "step.goal"], "leave out the codec bf16"),

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
-from statistics import fmean
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Table
 
+from paceline.cli import simulate_printed as printed
 from paceline.cli.output_file import writable, write
 from paceline.cli.usage import LINK, LINKS, UsageError
-from paceline.formats.sizes import show_bytes, show_seconds
 from paceline.formats.svg_style import shortened
-from paceline.formats.terminal import show
 from paceline.settings.names import NONE
 from paceline.settings.parsers import POLICIES
-from paceline.simulate import Answer, models, study
-from paceline.simulate.calibrate import Measured
+from paceline.simulate import models, study
 from paceline.simulate.draw import draw
 from paceline.simulate.question import EACH, Question, measured, scenarios
-from paceline.simulate.scenario import AUTO, Scenario, advice
-from paceline.simulate.show import binds, knee
-from paceline.simulate.tables import advice_table, tables
+from paceline.simulate.scenario import AUTO
 from paceline.simulate.timeline import trace
 from paceline.simulate.workload import DIVIDED, SHARED
 from paceline.topology import TopologyError
@@ -45,6 +37,16 @@ def command(
     name: Annotated[
         str,
         typer.Option("--model", help=f"Without a report: one of {', '.join(models.names())}.", rich_help_panel=_WHAT),
+    ] = "",
+    gradients: Annotated[
+        str,
+        typer.Option(
+            metavar="BYTES/TENSORS", help="Or the gradients alone: 340M/200.", show_default=False, rich_help_panel=_WHAT
+        ),
+    ] = "",
+    dtype: Annotated[
+        str,
+        typer.Option(help="The dtype of a model's gradients.", show_default="float32", rich_help_panel=_WHAT),
     ] = "",
     step: Annotated[
         str,
@@ -90,8 +92,25 @@ def command(
         typer.Option(
             "--link",
             metavar=LINK,
-            help=f"{LINKS[0].upper()}{LINKS[1:]}; uplink=1Gbit/s:8Gbit/s for 1, 2, 4 and 8.",
+            help=f"{LINKS[0].upper()}{LINKS[1:]}; uplink=1Gbit/s:8Gbit/s for 1, 2, 4 and 8; host=pcie3 where "
+            "gradients of devices are copied to their machines' memory and back.",
             rich_help_panel=_WHERE,
+        ),
+    ] = None,
+    efficiency: Annotated[
+        str,
+        typer.Option(
+            "--link-efficiency",
+            metavar="FRACTION|FILE",
+            help="What transfers reach of links between machines; a file has it for sizes of all-reduces (4M 0.6).",
+            show_default="1",
+            rich_help_panel=_WHERE,
+        ),
+    ] = "",
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--link-share", help="What other jobs leave of these links.", show_default="1", rich_help_panel=_WHERE
         ),
     ] = None,
     policy: Annotated[
@@ -175,21 +194,25 @@ def command(
             strong=strong,
             partitions=partitions,
             microbatches=microbatches,
+            gradients=gradients,
+            dtype=dtype,
+            efficiency=efficiency,
+            share=share,
         )
         if study_name:
             if question != Question() or advise or svg or trace_file or goal_file:
                 raise ValueError(f"--study {study_name} says what is simulated: with it goes --json alone")
-            found = _study(study_name, console)
+            found = printed.study_rows(study_name, console)
         else:
             run = measured(question)
             asked = list(scenarios(question, run))
-            _introduce(asked, run, console)
+            printed.introduce(asked, run, console)
             if advise:
-                found = _advise(asked, counted, runs, console)
+                found = printed.advise(asked, counted, runs, console)
             else:
-                answers = _answers(asked, counted, runs, console)
+                answers = printed.answers(asked, counted, runs, console)
                 found = [{**each.row, "assumed": one.assumed} for each, one in zip(answers, asked, strict=True)]
-                title = f"{report or name or 'ResNet-50'} in virtual time"
+                title = f"{report or name or gradients or 'ResNet-50'} in virtual time"
                 write(svg, lambda: str(draw(answers, shortened(title, 80)).as_svg()))
             write(trace_file, lambda: trace(asked[-1].moments()))
             write(goal_file, lambda: "".join(f"{line}\n" for line in asked[-1].goal()))
@@ -199,83 +222,3 @@ def command(
     except OSError as error:
         raise UsageError(f"cannot read {error.filename}: {error.strerror}") from None
     return 0
-
-
-def _introduce(asked: list[Scenario], run: Measured | None, console: Console) -> None:
-    workload = asked[0].workload
-    computation = fmean(workload.compute.samples or (workload.compute.seconds,))
-    text = f"{len(workload.gradients)} gradients of {show_bytes(workload.nbytes)}; "
-    text += f"{show_seconds(computation)} of computation in a step"
-    if workload.compute.delay:
-        text += f"; ranks are {show_seconds(workload.compute.delay)} late in the mean"
-    console.print(text, soft_wrap=True)
-    if run is not None:
-        took = f"took {show_seconds(fmean(run.steps))} in the mean"
-        if carries := run.workload.carries:
-            took += f"; exchanges took {fmean(carries):.2f} times what the cost model says"
-        console.print(f"the run: {run.topology.world} ranks, {len(run.steps)} steps, each {took}", soft_wrap=True)
-    for line in dict.fromkeys(line for each in asked for line in each.assumed):
-        console.print(f"assumed: {line}", soft_wrap=True)
-
-
-def _answers(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[Answer]:
-    answers: list[Answer] = []
-    with _progress(len(asked)) as progress:
-        task = progress.add_task("", total=len(asked))
-        for one in asked:
-            progress.update(task, description=f"{one.workload.policy} on {one.topology.world} ranks")
-            answers.append(one.answer(counted, runs))
-            progress.advance(task)
-    show(console, tables(answers))
-    console.print(binds(answers[-1], asked[-1]), soft_wrap=True)
-    curves: dict[tuple[str, str], list[Answer]] = {}
-    for each in answers:
-        curves.setdefault((each.policy, each.algorithm), []).append(each)
-    for curve in curves.values():
-        if len({each.ranks for each in curve}) == len(curve) and (sentence := knee(curve)):
-            console.print(sentence, soft_wrap=True)
-    return answers
-
-
-def _advise(asked: list[Scenario], counted: int, runs: int, console: Console) -> list[dict[str, object]]:
-    if len(asked) > 1:
-        raise ValueError(f"--advise is about one job, but this is {len(asked)} of them; leave out ranges and {EACH}")
-    now = asked[0].answer(counted, runs)
-    show(console, tables([now]))
-    console.print(binds(now, asked[0]), soft_wrap=True)
-    with _progress() as progress:
-        task = progress.add_task("")
-        found = []
-        for each in advice(asked[0], counted, runs):
-            progress.update(task, description=each.change)
-            found.append(each)
-    found.sort(key=lambda each: -each.gain)
-    show(console, advice_table(found))
-    assumed = asked[0].assumed
-    return [{"change": each.change, "gain": each.gain, **each.answer.row, "assumed": assumed} for each in found]
-
-
-def _study(name: str, console: Console) -> list[dict[str, object]]:
-    document = study.load(name)
-    with _progress() as progress:
-        task = progress.add_task("")
-        found = study.run(document, lambda what: progress.update(task, description=what))
-    console.print(f"{document['paper'].strip()}\n{document['about'].strip()}", soft_wrap=True)
-    rows = Table(box=None, pad_edge=False)
-    for column in ("figure", "quantity", "paper", "simulated", "residual", ""):
-        rows.add_column(column, justify="left" if column in ("quantity", "") else "right")
-    for row in found:
-        paper = "" if row.paper is None else f"{row.paper:g} {row.unit}"
-        residual = "" if row.paper is None else f"{row.simulated - row.paper:+.1f}"
-        told = "fitted" if row.fitted else "predicted"
-        rows.add_row(row.figure, row.quantity, paper, f"{row.simulated:.1f} {row.unit}", residual, told)
-    show(console, rows)
-    for row in found:
-        if row.why:
-            console.print(f"{row.quantity}: {row.why}", soft_wrap=True)
-    return [asdict(row) for row in found]
-
-
-def _progress(total: int | None = None) -> Progress:
-    bar = (BarColumn(), MofNCompleteColumn()) if total else (SpinnerColumn(),)
-    return Progress(*bar, TextColumn("{task.description}"), transient=True, console=Console(stderr=True))

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from paceline.plan.choice import serving
 from paceline.plan.cost import LinkCost, cost
 from paceline.plan.network import Network
-from paceline.simulate.network import between_machines, choices_of
+from paceline.simulate.network import between_machines, choices_of, reached
 from paceline.simulate.scenario import Scenario
 from paceline.simulate.workload import IN_ORDER, Workload
 from paceline.topology import Node
 from paceline.topology.labels import speeds
+from paceline.topology.units import show_speed
 
 _ALIKE = 0.99
 """Links that are busy for at least this part of the time of the busiest one count as equally busy."""
@@ -25,12 +26,14 @@ def bottleneck(scenario: Scenario) -> str:
 
     It is what is busiest in an all-reduce of a full buffer, by the cost model.
     """
-    topology = scenario.topology
+    topology, transport, nbytes = scenario.topology, scenario.workload.transport, _usual_bytes(scenario.workload)
     if scenario.workload.memory is not None and not between_machines(topology):
         return "the machine's memory"
-    network, nbytes = Network(topology), _usual_bytes(scenario.workload)
-    predicted = cost(serving(choices_of(topology, scenario.plan), nbytes).outline, network, nbytes)
+    network, reach = Network(topology), reached(topology, transport.fraction(nbytes))
+    predicted = cost(serving(choices_of(reach, scenario.plan), nbytes).outline, reach, nbytes)
     most = max((link.seconds for link in predicted.links), default=0.0)
+    if transport.copying(nbytes) > max(most, predicted.latency):
+        return f"copying between devices and their machines' memory ({show_speed(transport.host)})"
     if predicted.latency > most:
         return "the latency of the network's messages"
     nodes = [node for index, node in enumerate(network.nodes) if network.joins(index)]

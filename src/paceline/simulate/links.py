@@ -13,6 +13,8 @@ UPLINK = "uplink"
 """The name that stands for the links of all machines."""
 INNER = "inner"
 """The name that stands for the links of all ranks inside their machines."""
+HOST = "host"
+"""The name that stands for each rank's link between the device with its gradients and its machine's memory."""
 EXAMPLE = "uplink=10Gbit/s"
 _NAMED = 12
 """Links that an error names at most."""

@@ -7,6 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from paceline.simulate import transformers
+from paceline.simulate.transformers import FORWARD
+
+MOST_GRADIENTS = 100_000
+"""Gradients of a model at most."""
+_LEFT_OUT = str.maketrans("", "", "-_/. ")
+"""Characters that do not matter in a network's name."""
 BYTES = 4
 """Bytes of an element, float32."""
 
@@ -32,7 +39,7 @@ class Model:
 
     name: str
     multiplications: float
-    """The multiplications of a step, forward and backward, for one example."""
+    """The multiplications of a step, forward and backward, for one example; a transformer's for a token."""
     gradients: tuple[Gradient, ...]
 
     @property
@@ -42,7 +49,7 @@ class Model:
 
 
 def model(name: str) -> Model:
-    """Return the network of this name, in which case, hyphens and underscores do not matter: resnet50, VGG-16, gpt2.
+    """Return the network of this name, in which case, hyphens and the like do not matter: resnet50, VGG-16, vitb16.
 
     Raises ValueError, which names the networks that there are.
     """
@@ -52,19 +59,35 @@ def model(name: str) -> Model:
     return found
 
 
+def alike(nbytes: int, count: int) -> tuple[Gradient, ...]:
+    """Return `count` gradients of `nbytes` bytes together, equally large, which backward makes at equal distances.
+
+    Raises ValueError where there is less than a float32 for each.
+    """
+    if not 1 <= count <= MOST_GRADIENTS or nbytes < count * BYTES:
+        raise ValueError(f"{nbytes} bytes do not make {count} tensors; write at most {MOST_GRADIENTS}, of 4 bytes each")
+    ends = [nbytes * (number + 1) // count // BYTES for number in range(count)]
+    return tuple(
+        Gradient(f"gradient {number}", end - begin, FORWARD + (1 - FORWARD) * (number + 1) / count)
+        for number, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
+    )
+
+
 def names() -> list[str]:
     """Return the names of all networks."""
     return [each.name for each in _models().values()]
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "")
+    return name.lower().translate(_LEFT_OUT)
 
 
 @cache
 def _models() -> dict[str, Model]:
     document = json.loads((files("paceline.simulate") / "models.json").read_text(encoding="utf-8"))
+    known = {name: (each["multiplications"], each["gradients"]) for name, each in document.items()}
+    known |= {name: transformers.gradients(parts) for name, parts in transformers.SIZES.items()}
     return {
-        _plain(name): Model(name, each["multiplications"], tuple(Gradient(*gradient) for gradient in each["gradients"]))
-        for name, each in document.items()
+        _plain(name): Model(name, multiplications, tuple(Gradient(*gradient) for gradient in gradients))
+        for name, (multiplications, gradients) in known.items()
     }

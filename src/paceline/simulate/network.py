@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from paceline.plan.choice import Choice, serving
 from paceline.plan.choose import choose
-from paceline.plan.codecs import CODECS, ENCODED_FROM
+from paceline.plan.codecs import CODECS, ENCODED_FROM, Codec
 from paceline.plan.cost import cost
 from paceline.plan.network import Network
 from paceline.settings.names import NONE
 from paceline.simulate import programs
 from paceline.simulate.job import FUSION_BYTES, Transfer
+from paceline.simulate.links import faster
+from paceline.simulate.transport import Transport
 from paceline.topology import Link, Node, Topology
 from paceline.topology.defaults import LOCAL
 
@@ -26,6 +28,7 @@ _SIZES = tuple(1 << power for power in range(12, 31, 2))
 """Bytes at which the time of an all-reduce is computed: 4 KiB to 1 GiB."""
 _SYNCHRONISED = 64
 """Bytes that a polling policy combines in a cycle: a bit for each of up to 500 tensors."""
+_WHOLE = Transport()
 
 
 def between_machines(topology: Topology) -> bool:
@@ -38,59 +41,71 @@ def says_inner(topology: Topology) -> bool:
     return not any("speed" in node.assumed for node in topology.root.walk() if node.kind in ("rank", "socket"))
 
 
-def transfer(topology: Topology, algorithm: str | None = None, codec: str = NONE) -> Transfer:
+def transfer(
+    topology: Topology, algorithm: str | None = None, codec: str = NONE, transport: Transport = _WHOLE
+) -> Transfer:
     """Return what all-reduces between the machines of a topology take.
 
     algorithm: the name of the all-reduce for all sizes; None takes for each size the plan that Paceline would choose.
-    codec: one of the engine's, which encodes what is large enough; what it saves is the cost model's.
+    codec: one of the engine's, which encodes what is large enough; what it saves is the cost model's. transport: what
+    it reaches of the links between machines is all that there is of them.
     Raises ValueError for an unknown algorithm, and for a topology of one machine, unless somebody has said how fast the
     links inside it are.
     """
     if not between_machines(topology) and not says_inner(topology):
         raise ValueError("what is simulated is the network between machines; give a topology of two machines or more")
-    plain = _plain(topology, algorithm)
-    if codec == NONE:
-        return plain
-    network = Network(topology)
-    choices = choices_of(topology, algorithm)
-
-    def saved(nbytes: float) -> float:
-        if nbytes < ENCODED_FROM:
-            return 1.0
-        choice = serving(choices, int(nbytes))
-        whole, coded = (cost(choice.outline, network, int(nbytes), codec=one).seconds for one in (None, CODECS[codec]))
-        return coded / whole
-
-    return replace(plain, all_reduce=tuple((nbytes, saved(nbytes) * seconds) for nbytes, seconds in plain.all_reduce))
+    plain = _plain(topology, algorithm, transport)
+    if codec != NONE:
+        saved = partial(_saved, topology, algorithm, CODECS[codec], transport)
+        plain = replace(plain, all_reduce=tuple((nbytes, saved(nbytes) * took) for nbytes, took in plain.all_reduce))
+    return transport.copied(plain)
 
 
-@lru_cache(maxsize=8)
+def reached(topology: Topology, fraction: float) -> Topology:
+    """Return the topology of which the links between machines carry a fraction."""
+    return topology if fraction == 1 else faster(topology, fraction)
+
+
+@lru_cache(maxsize=32)
 def choices_of(topology: Topology, algorithm: str | None) -> Sequence[Choice]:
     """Return the plans of all-reduces, by rising limit; `algorithm` as in `transfer`."""
     return choose("all_reduce", topology, algorithm=algorithm)
 
 
+def _saved(topology: Topology, algorithm: str | None, codec: Codec, transport: Transport, nbytes: float) -> float:
+    """The fraction of its time that an all-reduce takes with a codec, by the cost model."""
+    if nbytes < ENCODED_FROM:
+        return 1.0
+    topology = reached(topology, transport.fraction(nbytes))
+    outline, network = serving(choices_of(topology, algorithm), int(nbytes)).outline, Network(topology)
+    return cost(outline, network, int(nbytes), codec=codec).seconds / cost(outline, network, int(nbytes)).seconds
+
+
 @lru_cache(maxsize=8)
-def _plain(topology: Topology, algorithm: str | None) -> Transfer:
+def _plain(topology: Topology, algorithm: str | None, transport: Transport) -> Transfer:
     """Return all-reduces' times without a codec. Following their messages takes seconds where there are many ranks."""
-    network = Network(topology)
-    choices = choices_of(topology, algorithm)
     follow = topology.world <= FOLLOWED_RANKS and between_machines(topology)
+    known: dict[float, tuple[Topology, Network, Sequence[Choice]]] = {}
 
     def seconds(nbytes: int) -> float:
+        fraction = transport.fraction(nbytes)
+        if fraction not in known:
+            here = reached(topology, fraction)
+            known[fraction] = here, Network(here), choices_of(here, algorithm)
+        here, network, choices = known[fraction]
         choice = serving(choices, nbytes)
         if follow:
-            return programs.all_reduce(choice, topology, nbytes).seconds
+            return programs.all_reduce(choice, here, nbytes).seconds
         return cost(choice.outline, network, nbytes).seconds
 
-    sizes = list(_SIZES)
+    sizes, choices = list(_SIZES), choices_of(topology, algorithm)
     if follow:
         most = _FOLLOWED_CHUNKS * choices[-1].chunk
         sizes = [*(nbytes for nbytes in _SIZES if 2 * nbytes < most), most // 2, most]
     return Transfer(
         all_reduce=tuple((float(nbytes), seconds(nbytes)) for nbytes in sizes),
         synchronise=seconds(_SYNCHRONISED),
-        latency=2 * float(network.latency.max()),
+        latency=2 * float(Network(topology).latency.max()),
         algorithm=serving(choices, FUSION_BYTES).name,
     )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paceline.formats.numbers import in_full
-from paceline.formats.sizes import show_seconds
+from paceline.formats.sizes import parse_bytes, show_seconds
 from paceline.observe.report import read as read_report
 from paceline.plan.algorithms import ALGORITHMS
 from paceline.plan.codecs import CODECS
@@ -19,9 +20,11 @@ from paceline.simulate.asked_networks import networks as networks_of
 from paceline.simulate.assumptions import of_links
 from paceline.simulate.calibrate import Measured, calibrate
 from paceline.simulate.job import Compute
-from paceline.simulate.links import INNER, asked
+from paceline.simulate.links import HOST, INNER, asked
+from paceline.simulate.models import Gradient
 from paceline.simulate.pipeline import pipelined, replicas
 from paceline.simulate.scenario import AUTO, Scenario
+from paceline.simulate.transport import Transport, checked, reached
 from paceline.simulate.workload import SHARED, Workload, cores_of
 
 EACH = "all"
@@ -29,6 +32,8 @@ EACH = "all"
 _LATE = 0.02
 """The mean delay of a rank, as a fraction of the step's computation, where nobody says another."""
 _MODEL, _SECONDS = "ResNet-50", 0.3
+_DTYPES = {"float32": 1.0, "float16": 0.5, "bfloat16": 0.5, "float64": 2.0}
+"""The bytes of an element of each dtype, in those of a float32."""
 _MICROBATCHES = 4
 """Microbatches for each partition of a pipeline, where nobody says how many: idle times are a fifth of a step then."""
 
@@ -40,7 +45,8 @@ class Question:
     ranks: a number, or low:high for doublings. links: as `links.asked` takes them. seconds: computation
     of a step. late: seconds by which ranks are late in the mean. strong: whether all ranks share one batch.
     microbatches: into which a rank divides its batch, whose last one makes gradients whole; None for one, or in a
-    pipeline for four of each partition.
+    pipeline for four of each partition. gradients: bytes and tensors, as 340M/200, without a model. dtype: that of a
+    model's gradients. efficiency: what transfers reach of links, see `transport.reached`. share: what others leave.
     """
 
     report: Path | None = None
@@ -59,14 +65,22 @@ class Question:
     strong: bool = False
     partitions: int = 1
     microbatches: int | None = None
+    gradients: str = ""
+    dtype: str = ""
+    efficiency: str = ""
+    share: float | None = None
 
 
 def measured(question: Question) -> Measured | None:
     """Return what the report says; None without one. Raises ValueError and OSError."""
     if question.report is None:
         return None
-    if question.model or question.seconds is not None or question.late is not None:
-        raise ValueError("--from says what the job computes; leave out --model, --step and --late")
+    if question.model or question.gradients or question.seconds is not None or question.late is not None:
+        raise ValueError("--from says what the job computes; leave out --model, --gradients, --step and --late")
+    if question.dtype or question.efficiency or any(asked(link).name == HOST for link in question.links):
+        raise ValueError(
+            f"--from says how gradients travel; leave out --dtype, --link-efficiency and --link {HOST}=SPEED"
+        )
     return calibrate(read_report(question.report), str(question.report))
 
 
@@ -85,9 +99,10 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
         file=question.topology,
         ranks=question.ranks,
         per_machine=question.per_machine,
-        links=tuple(map(asked, question.links)),
+        links=tuple(link for link in map(asked, question.links) if link.name != HOST),
     )
     networks = [replicas(each, question.partitions) for each in networks_of(places, run, assumed)]
+    workload = replace(workload, transport=_transport(question, run, assumed))
     if places.says(INNER):  # then the memory of a machine is not what its ranks exchange by
         workload = replace(workload, memory=None)
     usual = run.topology.world if run is not None else networks[0].world
@@ -118,19 +133,56 @@ def _microbatches(question: Question, assumed: list[str]) -> int:
     return _MICROBATCHES * question.partitions
 
 
-def _model(question: Question, assumed: list[str]) -> Workload:
-    name, seconds, delay = question.model, question.seconds, question.late
-    if not name:
-        name = _MODEL
+def _transport(question: Question, run: Measured | None, assumed: list[str]) -> Transport:
+    hosts = [link for link in map(asked, question.links) if link.name == HOST]
+    if any(len(link.speeds) > 1 or link.latency is not None for link in hosts):
+        raise ValueError(f"--link {HOST} is one speed, by which gradients are copied, like {HOST}=pcie3")
+    share = 1.0 if question.share is None else checked("--link-share", question.share)
+    if run is not None:
+        return Transport(share=share)
+    if not question.efficiency:
+        assumed.append("transfers reach all of the links' speed (--link-efficiency)")
+    if question.share is None:
+        assumed.append("no other job uses these links (--link-share)")
+    if not hosts:
+        assumed.append(f"the network reads gradients where they are, without copies (--link {HOST}=SPEED)")
+    reach = reached(question.efficiency) if question.efficiency else ()
+    return Transport(reach, share, hosts[-1].speeds[0] if hosts else math.inf)
+
+
+def _gradients(question: Question, assumed: list[str]) -> tuple[Gradient, ...]:
+    """The model's, or those that the user says, as many float32 as have their bytes."""
+    if question.gradients:
+        if question.model or question.dtype:
+            raise ValueError("--gradients says how many bytes there are; leave out --model and --dtype")
+        nbytes, slash, count = question.gradients.partition("/")
+        if not slash or not count.strip().isdecimal():
+            raise ValueError(f"--gradients is {question.gradients!r:.60}; write bytes and tensors, like 340M/200")
+        assumed.append("gradients are equally large, and ready at equal distances in the last two thirds of the step")
+        return models.alike(parse_bytes(nbytes), int(count[:9]))
+    if not question.model:
         assumed.append(f"the model is {_MODEL} (--model)")
-    network = models.model(name)
+    if not question.dtype:
+        assumed.append("gradients are float32 (--dtype)")
+    found, dtype = models.model(question.model or _MODEL).gradients, question.dtype or "float32"
+    if dtype not in _DTYPES:
+        raise ValueError(f"--dtype is {dtype!r:.40}; choose one of {', '.join(_DTYPES)}")
+    if dtype != "float32" and question.codec != NONE:
+        raise ValueError(f"--codec encodes float32; leave it out for gradients of {dtype}")
+    times = _DTYPES[dtype]
+    return tuple(replace(each, elements=math.ceil(times * each.elements)) for each in found)
+
+
+def _model(question: Question, assumed: list[str]) -> Workload:
+    seconds, delay = question.seconds, question.late
+    gradients = _gradients(question, assumed)
     if seconds is None:
         seconds = _SECONDS
         assumed.append(f"{show_seconds(seconds)} of computation in a step (--step)")
     if delay is None:
         delay = _LATE * seconds
         assumed.append(f"ranks are {show_seconds(delay)} late in the mean, {_LATE:.0%} of the step (--late)")
-    return Workload(gradients=network.gradients, compute=Compute(seconds=seconds, delay=delay))
+    return Workload(gradients=gradients, compute=Compute(seconds=seconds, delay=delay))
 
 
 def _chosen(option: str, asked: str, known: Sequence[str], every: Sequence[str]) -> Sequence[str]:

@@ -12,6 +12,7 @@ from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Cores, J
 from paceline.simulate.links import INNER
 from paceline.simulate.models import Gradient
 from paceline.simulate.network import between_machines, machine_of, says_inner, transfer
+from paceline.simulate.transport import Transport
 from paceline.topology import Topology
 
 IN_ORDER = "none"
@@ -39,7 +40,7 @@ class Workload:
     """The work of a job, wherever it runs.
 
     carries: how many times as long as the cost model says exchanges took, in each of a run's steps; empty if nobody
-    knows. memory: that of its machines, None if nobody knows.
+    knows. memory: that of its machines, None if nobody knows. transport: what is between gradients and links.
     """
 
     gradients: tuple[Gradient, ...]
@@ -48,6 +49,7 @@ class Workload:
     thread: Thread = field(default_factory=Thread)
     carries: tuple[float, ...] = ()
     memory: Memory | None = None
+    transport: Transport = field(default_factory=Transport)
     fusion_bytes: int = FUSION_BYTES
     cycle_seconds: float = CYCLE_SECONDS
 
@@ -66,9 +68,9 @@ class Workload:
         """
         self.check(topology)
         if self.memory is not None and not between_machines(topology):
-            network = _shared(self.memory, topology.world)
+            network = self.transport.copied(_shared(self.memory, topology.world))
         else:
-            network = transfer(topology, algorithm, codec)
+            network = transfer(topology, algorithm, codec, self.transport)
         shared = cores_of(cores, self.compute)
         job = Job(
             machine_of=machine_of(topology),
