@@ -83,7 +83,19 @@ def test_an_answer_has_an_interval_and_shares_that_add_up() -> None:
             answer(what, **bad)
 
 
-@pytest.mark.parametrize("name", study.names())
+PUBLISHED = "published-efficiency"
+"""Its jobs of up to 1088 ranks take half a minute."""
+
+
+@pytest.mark.verify
+def test_published_efficiencies_follow_from_what_their_publications_tell() -> None:
+    rows = study.run(study.load(PUBLISHED), lambda _: None)
+    near = [row for row in rows if row.paper is not None and abs(row.simulated - row.paper) <= 10]
+    assert len(near) >= 6 and not any(row.fitted for row in rows)
+    assert all(row.why for row in rows if row not in near), "which fact is missing?"
+
+
+@pytest.mark.parametrize("name", [name for name in study.names() if name != PUBLISHED])
 def test_a_study_says_of_every_figure_whether_it_was_fitted(name: str) -> None:
     document = study.load(name)
     if "machines" not in document:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from paceline.simulate import pipeline_study, plan_study, policy_study
+from paceline.simulate import pipeline_study, plan_study, policy_study, question_study
 from paceline.simulate.row import Row
 
 
@@ -40,6 +40,8 @@ def run(study: dict[str, Any], progress: Callable[[str], None], counted: int | N
     progress: is told what is simulated. counted: steps of each job,
     None for those that the study says.
     """
+    if "questions" in study:
+        return question_study.run(study, progress, counted or study["steps"])
     if "machines" in study:
         return plan_study.run(study, progress)
     if "partitions" in study.get("given", {}):
