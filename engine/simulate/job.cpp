@@ -13,7 +13,7 @@ namespace paceline::simulate {
 namespace {
 
 // What random numbers are for.
-enum Draw : std::uint64_t { of_compute, of_delay, of_oversleeping, of_oversleep, of_slice };
+enum Draw : std::uint64_t { of_compute, of_delay, of_oversleeping, of_oversleep, of_slice, of_together };
 
 // Bytes of a policy that are fetched ahead: nearly all of a polling one.
 constexpr std::size_t kFetched = 896;
@@ -152,11 +152,12 @@ std::vector<double> Job::ready() const {
 double Job::computes(int number) {
   const Compute& compute = model_.compute;
   const auto rank = static_cast<std::uint64_t>(number);
-  double seconds = compute.seconds;
-  if (const auto& samples = compute.samples; !samples.empty()) {
-    const double place = random_.uniform(of_compute, rank, steps_) * static_cast<double>(samples.size());
-    seconds = samples[static_cast<std::size_t>(std::ceil(place)) - 1];
-  }
+  const auto one_of = [this](const std::vector<double>& samples, Draw what, std::uint64_t of) {
+    const double place = random_.uniform(what, of, steps_) * static_cast<double>(samples.size());
+    return samples[static_cast<std::size_t>(std::ceil(place)) - 1];
+  };
+  double seconds = compute.samples.empty() ? compute.seconds : one_of(compute.samples, of_compute, rank);
+  if (!compute.together.empty()) seconds = std::max(0.0, seconds + one_of(compute.together, of_together, 0));
   if (!compute.later.empty()) seconds += compute.later[static_cast<std::size_t>(number)];
   return seconds +
          random_.exponential(model_.cores.slower(at(number).contended) * compute.delay, of_delay, rank, steps_);

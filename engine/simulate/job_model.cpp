@@ -42,6 +42,8 @@ void check(const JobModel& model) {
   for (const auto* seconds : {&model.compute.samples, &later})
     if (std::ranges::any_of(*seconds, [](double each) { return !(each >= 0 && std::isfinite(each)); }))
       bad("a measured time of computation is negative or not finite");
+  if (!std::ranges::all_of(model.compute.together, [](double each) { return std::isfinite(each); }))
+    bad("by how much longer all ranks compute is not finite");
   const Compute& compute = model.compute;
   const Thread& thread = model.thread;
   const Cores& cores = model.cores;

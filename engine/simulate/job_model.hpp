@@ -19,12 +19,14 @@ struct Gradient {
 };
 
 // How long ranks compute. A rank submits its last gradient `seconds` after the step began, or one of the measured
-// `samples` if there are any, plus an exponential delay. The delay has the mean `delay`; where a thread that spins has
-// taken CPU time from the program in the last step, it is longer (see Cores::slower).
+// `samples` if there are any, plus one of `together` that is the same for all ranks, plus an exponential delay. The
+// delay has the mean `delay`; where a thread that spins has taken CPU time from the program in the last step, it is
+// longer (see Cores::slower).
 struct Compute {
   double seconds = 0;
   std::vector<double> samples;
   std::vector<double> later;  // by rank, none if all are alike: how much longer it computes than others in every step
+  std::vector<double> together;  // how much longer or, below 0, shorter all ranks compute in a step
   double delay = 0;
   double after = 0;  // from the end of communication to the next step
 };

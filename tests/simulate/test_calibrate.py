@@ -4,19 +4,30 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from statistics import fmean
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recorded import report, without_profiles
+from recorded import TWO, report, without_profiles
 
 from paceline.observe.report import Report, read, to_json
 from paceline.simulate.calibrate import calibrate
 from paceline.simulate.scenario import Scenario
 from paceline.simulate.workload import IN_ORDER
+from paceline.topology import Topology, parse
 
 SIZES = (4 << 20, 1 << 20, 2 << 20)
+ONE_SLOW = parse(
+    """
+name: one-slow
+children:
+  - {machine: alpha, ranks: 1, uplink: 500 Mbit/s}
+  - {machine: beta, ranks: 1, uplink: 500 Mbit/s}
+  - {machine: gamma, ranks: 1, uplink: 200 Mbit/s}
+"""
+)
 COMPUTES = [[0.1 + 0.01 * ((step + rank) % 3) for rank in range(4)] for step in range(12)]
 
 
@@ -27,8 +38,9 @@ def test_a_job_is_found_again(named: bool) -> None:
     assert workload.policy == ("board" if named else IN_ORDER)
     assert [each.nbytes for each in workload.gradients] == list(SIZES)
     assert [each.ready for each in workload.gradients] == pytest.approx([1 / 3, 2 / 3, 1])
-    asked = sorted(seconds for step in COMPUTES[1:] for seconds in step)
-    assert sorted(workload.compute.samples) == pytest.approx(asked, abs=1e-6)
+    means = [fmean(step) for step in COMPUTES[1:]]
+    assert workload.compute.mean == pytest.approx(fmean(means), abs=1e-6)
+    assert workload.compute.together == pytest.approx([mean - fmean(means) for mean in means], abs=1e-6)
     assert workload.carries == pytest.approx([1.25] * 11, rel=1e-3)
     assert len(found.steps) == 11
     assert found.topology.world == 4
@@ -40,6 +52,21 @@ def test_it_predicts_its_own_run() -> None:
     told = Scenario(workload=found.workload, topology=found.topology).answer(20, 5)
     assert told.median == pytest.approx(fmean(found.steps), rel=0.02)
     assert told.low <= round(fmean(found.steps), 9) <= told.high + 1e-9
+
+
+@pytest.mark.parametrize(("own", "common"), [(0.0, 0.04), (0.04, 0.0), (0.02, 0.02)])
+@pytest.mark.parametrize("topology", [TWO, ONE_SLOW], ids=lambda topology: topology.name)
+def test_what_ranks_have_in_common_is_not_drawn_for_each(own: float, common: float, topology: Topology) -> None:
+    """Ranks that share CPUs are slow in the same steps. As if each were slow in its own, one would be in every step."""
+    draw = Random(7)
+    computes = []
+    for _ in range(200):
+        all_of_them = draw.expovariate(1 / common) if common else 0.0
+        each = [draw.expovariate(1 / own) if own else 0.0 for _ in range(topology.world)]
+        computes.append([0.1 + all_of_them + one for one in each])
+    found = calibrate(report((4 << 20,), computes, topology=topology), "run.json")
+    told = Scenario(workload=found.workload, topology=found.topology).answer(200, 5)
+    assert told.step.seconds == pytest.approx(fmean(found.steps), rel=0.02)
 
 
 def test_a_rank_that_is_always_late_stays_late() -> None:
@@ -74,8 +101,10 @@ def test_a_report_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_more_computation_is_more_computation() -> None:
-    workload = calibrate(report(SIZES, COMPUTES), "run.json").workload
-    assert workload.scaled(3.0).compute.samples == pytest.approx([3 * each for each in workload.compute.samples])
+    compute = (workload := calibrate(report(SIZES, COMPUTES), "run.json").workload).compute
+    more = workload.scaled(3.0).compute
+    assert more.samples == pytest.approx([3 * each for each in compute.samples])
+    assert more.together == pytest.approx([3 * each for each in compute.together])
 
 
 def test_reports_that_cannot_be_simulated_are_refused_with_a_sentence() -> None:

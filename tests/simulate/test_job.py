@@ -39,6 +39,14 @@ def first(what: Job, count: int, seed: int = 0) -> list[Step]:
     return list(islice(steps(what, seed), count))
 
 
+def test_all_ranks_compute_longer_together() -> None:
+    """10 ms of each rank, and either 20 ms more or, because no rank computes for less than nothing, 10 ms less."""
+    compute = Compute(seconds=0.0, samples=(0.010,), together=(0.020, -0.030))
+    found = first(job("graph", compute=compute), 40)
+    assert {round(step.computation, 9) for step in found} == {0.030, 0.0}
+    assert all(step.seconds == pytest.approx(step.computation + 0.003) for step in found), "a rank waited for another"
+
+
 def numbered(machines: list[int]) -> list[int]:
     """The same machines, numbered in the order of their first ranks."""
     return [list(dict.fromkeys(machines)).index(machine) for machine in machines]
@@ -181,6 +189,7 @@ def test_measured_samples_take_the_place_of_the_constant() -> None:
         ({"cores": Cores(seconds=float("inf"))}, "not finite"),
         ({"compute": Compute(seconds=float("nan"))}, "not finite"),
         ({"compute": Compute(seconds=0.0, samples=(-1.0,))}, "negative"),
+        ({"compute": Compute(seconds=0.0, together=(float("nan"),))}, "not finite"),
         ({"transfer": Transfer(all_reduce=(), synchronise=0.0, latency=0.0)}, "at least one point"),
         ({"transfer": Transfer(all_reduce=((2.0, 1.0), (1.0, 1.0)), synchronise=0.0, latency=0.0)}, "ascend"),
         ({"policy": "cycle", "cycle_seconds": 0.0}, "a cycle of more than 0 seconds"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import median, median_low
+from statistics import fmean, median, median_low
 
 from paceline.observe.profile import Profile
 from paceline.observe.report import Report
@@ -113,14 +114,23 @@ def _computation(rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Cal
 def _compute(found: Sequence[Sequence[float]]) -> Compute:
     """Return the computation that is the same for all ranks, and what some ranks need more in nearly every step.
 
-    If all values were drawn for any rank, one that is always late would be late now and then, and others too.
+    If all values were drawn for any rank, one that is always late would be late now and then, and others too. What is
+    the same for all ranks of a step, as where they share CPUs or input, is drawn once for all of them, or one of them
+    would be late in every step. A rank's distance from the mean of its step, which it is a part of, is widened to what
+    it would be from the mean of other ranks.
     """
     usual = [median_low(step) for step in zip(*found, strict=True)]
     over = [[seconds - here for seconds, here in zip(one, usual, strict=True)] for one in found]
     always = [sum(each > 0 for each in one) >= _ALWAYS * len(one) for one in over]
     later = tuple(median(one) if late else 0.0 for one, late in zip(over, always, strict=True))
-    samples = tuple(max(0.0, seconds - more) for one, more in zip(found, later, strict=True) for seconds in one)
-    return Compute(seconds=0.0, samples=samples, later=later if any(later) else ())
+    rest = [[seconds - more for seconds in one] for one, more in zip(found, later, strict=True)]
+    of_step = [fmean(step) for step in zip(*rest, strict=True)]
+    mean, wider = fmean(of_step), math.sqrt(len(rest) / (len(rest) - 1))
+    samples = (
+        max(0.0, mean + wider * (seconds - here)) for one in rest for seconds, here in zip(one, of_step, strict=True)
+    )
+    together = tuple(here - mean for here in of_step)
+    return Compute(seconds=0.0, samples=tuple(samples), later=later if any(later) else (), together=together)
 
 
 def _carries(steps: Sequence[Sequence[tuple[float, int]]], topology: Topology) -> tuple[float, ...]:

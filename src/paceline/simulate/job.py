@@ -20,14 +20,17 @@ CYCLE_SECONDS = 5e-3
 class Compute:
     """The time that ranks compute in a step.
 
-    A rank submits its last gradient `seconds` after the step began, or one of the measured `samples` if there are any,
-    plus an exponential delay with the mean `delay`, which `Cores` may make longer.
+    A rank submits its last gradient `seconds` after the step began, or one of the measured `samples` if there are any.
+    One of `together` comes on top, the same for all ranks, and an exponential delay with the mean `delay`, which
+    `Cores` may make longer.
     """
 
     seconds: float
     samples: tuple[float, ...] = ()
     later: tuple[float, ...] = ()
     """Seconds by which each rank computes longer than the others in every step; none if all ranks are alike."""
+    together: tuple[float, ...] = ()
+    """Measured seconds by which all ranks together compute longer in a step than usual, or shorter (below 0)."""
     delay: float = 0.0
     after: float = 0.0
     """Seconds from the end of communication to the next step: the optimizer."""

@@ -109,6 +109,7 @@ class Workload:
                 seconds=factor * compute.seconds,
                 samples=tuple(factor * each for each in compute.samples),
                 later=tuple(factor * each for each in compute.later),
+                together=tuple(factor * each for each in compute.together),
                 delay=factor * compute.delay,
             ),
         )
