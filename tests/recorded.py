@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paceline.observe.figures import Figures, Group
+from paceline.observe.networks import Network
 from paceline.observe.profile import Exchange, Handed, Profile
 from paceline.observe.report import Report, make
+from paceline.observe.trace.clocks import Clocks
 from paceline.simulate.links import inside
 from paceline.simulate.network import transfer
 from paceline.topology import Topology, parse
@@ -21,6 +23,8 @@ children:
 """
 )
 CHANNEL, OTHER = 77, 78
+ERROR = 50_000
+"""Nanoseconds within which machines know each other's clocks."""
 COPY_RATE = 1e10
 """Bytes per second that each rank copies while all of a machine do; links inside machines are as fast."""
 METRIC = 8
@@ -107,7 +111,7 @@ def report(
         )
         for rank in range(world)
     ]
-    return make(figures, {}, topology)
+    return make(figures, {}, [Network(0, topology)])
 
 
 def without_profiles(found: Report) -> Report:

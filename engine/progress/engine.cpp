@@ -430,6 +430,11 @@ std::vector<std::pair<std::string, ClockBounds>> Engine::clocks() {
   return found;
 }
 
+bool Engine::flush(int peer) {
+  const auto lock = enter();
+  return !peers_.has(peer) || peers_[peer].lost || peers_[peer].link->flush();
+}
+
 void Engine::read_if_idle() {
   if (operations_.empty()) sockets_.poll();
 }

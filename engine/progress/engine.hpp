@@ -157,6 +157,8 @@ class Engine final : private LoopHost {
   void answer(const Question& question, std::string_view content);
   // What peers on other machines are called, and how far their clocks are ahead, as far as that is known.
   std::vector<std::pair<std::string, ClockBounds>> clocks();
+  // Returns whether the peer's link has sent all that was queued, or is lost.
+  bool flush(int peer);
   int questions_descriptor() const { return questions_.descriptor(); }
   // Around a fork nothing is moved on, so that a child does not inherit a lock that nobody in it gives back.
   void before_fork() { lock_.take().release(); }

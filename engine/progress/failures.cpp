@@ -160,7 +160,7 @@ Error Failures::gone(const Peer& peer, const std::string& name, const std::strin
   const std::string link = peer.left ? std::string() : peer.link->condition();
   const std::string between = reason.empty() || link.empty() ? "" : "; ";
   if (!reason.empty() || !link.empty()) text += " (" + reason + between + link + ")";
-  text += last.empty() ? "; it had not been heard of" : "; last heard of in " + last;
+  if (!last.empty()) text += "; last heard of in " + last;
   const Error before = peer.left ? peer.before : first_error_.cause_of_failure(peer.description);
   if (!before) return {ErrorKind::peer_lost, text, peer.description};
   return {ErrorKind::peer_lost, before.message + "; after that " + text,

@@ -34,8 +34,10 @@ std::uint64_t Questions::ask(std::string_view words) {
 
 std::vector<Answer> Questions::answers() const {
   std::vector<Answer> found;
-  for (const auto& [handle, answer] : answers_)
-    if (peers_.has(handle) && !peers_[handle].lost) found.push_back(answer);
+  for (const auto& [handle, answer] : answers_) {
+    found.push_back(answer);
+    found.back().gone = !peers_.has(handle) || peers_[handle].lost;
+  }
   return found;
 }
 
@@ -70,7 +72,7 @@ void Questions::hear_question(int peer, const Header& header, std::span<const st
 
 void Questions::hear_answer(int peer, const Header& header, std::span<const std::byte> content) {
   const auto found = answers_.find(peer);
-  if (found == answers_.end() || header.id > number_ || header.id <= found->second.number) return;
+  if (found == answers_.end() || header.id > number_ || header.id < found->second.number) return;
   found->second.number = header.id;
   found->second.content.assign(content.begin(), content.end());
 }

@@ -23,10 +23,12 @@ struct Question {
   std::string words;
 };
 
-// What a peer has answered to this rank's question `number`; 0 if to none yet.
+// What a peer has answered last to this rank's question `number`; 0 if to none yet. The peer is `gone` if it has been
+// lost since.
 struct Answer {
   std::string who;
   std::uint64_t number = 0;
+  bool gone = false;
   std::vector<std::byte> content;
 };
 
@@ -40,10 +42,11 @@ class Questions {
 
   // Asks all peers on other machines. Returns the number of the question, which is larger than those before.
   std::uint64_t ask(std::string_view words);
-  // The newest answer of every peer that was asked and is not lost.
+  // The newest answer of every peer that was asked.
   std::vector<Answer> answers() const;
   // The questions that peers have asked since the last call.
   std::vector<Question> take();
+  // May answer the newest question again: a peer that leaves has last words.
   void answer(const Question& question, std::string_view content);
 
   // Is readable while there are questions to take.

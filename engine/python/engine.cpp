@@ -70,7 +70,7 @@ nb::list answers(Engine& self) {
   }
   nb::list rows;
   for (const Answer& one : found)
-    rows.append(nb::make_tuple(one.who, one.number, nb::bytes(one.content.data(), one.content.size())));
+    rows.append(nb::make_tuple(one.who, one.number, one.gone, nb::bytes(one.content.data(), one.content.size())));
   return rows;
 }
 
@@ -173,6 +173,7 @@ void bind_engine(nb::module_& m) {
       .def("questions", &questions)
       .def("answer", &answer, "peer"_a, "number"_a, "content"_a)
       .def("clocks", &clocks)
+      .def("flush", &Engine::flush, "peer"_a, Release())
       .def("questions_descriptor", &Engine::questions_descriptor);
 }
 

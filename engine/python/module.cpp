@@ -1,10 +1,13 @@
 // The nanobind module: conversions and nothing else. Every call that may wait gives up the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <string>
+#include <vector>
 
 #include "calibration/named.hpp"
+#include "failure/ending_signal.hpp"
 #include "kernel/reduce.hpp"
 #include "link/shm.hpp"
 #include "memory/remote.hpp"
@@ -71,6 +74,14 @@ NB_MODULE(_engine, m) {
   });
   m.def("supports", [](int dtype, int op) { return supports(dtype_of(dtype), op_of(op)); }, "dtype"_a, "op"_a);
   m.def("current_frames", &current_frames);
+  m.def(
+      "hear_ending_signals",
+      [](const std::vector<int>& signals, int seconds) {
+        return hear_ending_signals(signals, std::chrono::seconds(seconds)).release();
+      },
+      "signals"_a, "seconds"_a);
+  m.def("stop_hearing_ending_signals", &stop_hearing_ending_signals);
+  m.def("end_by", &end_by, "signal"_a, Release());
   m.def("isa", [] { return std::string(kernels().isa); });
 
   bind_future_values(m);

@@ -64,6 +64,18 @@ def allow_reads() -> None: ...
 def current_frames() -> dict[int, FrameType]:
     """`sys._current_frames()`, safe where CPython 3.11 may stop for good."""
 
+def hear_ending_signals(signals: Sequence[int], seconds: int) -> int:
+    """Hear those of these signals that end this process by default, before they do.
+
+    Returns a descriptor from which eight bytes can be read once one has come, its number as an integer of the machine;
+    -1 if this process hears them already. The process ends by that signal with `end_by`, or after `seconds`; further
+    ones do nothing until then. Signals that the program handles, now or later, are left alone. Raises OSError.
+    """
+
+def stop_hearing_ending_signals() -> None: ...
+def end_by(signal: int) -> None:
+    """End this process as the signal does by default; return where that does nothing."""
+
 def isa() -> str: ...
 def look(array: object, writable: bool, /) -> tuple[int, int, int] | None:
     """Address, count and dtype of contiguous memory; None if `array` does not show any of a known type."""
@@ -461,15 +473,18 @@ class Engine:
     def ask(self, words: str) -> int:
         """Ask the program of every rank on another machine; return the question's number, which is above all before."""
 
-    def answers(self) -> list[tuple[str, int, bytes]]:
-        """What peers call each rank that was asked, the number of the question that it answered last (0: none), and
-        the answer."""
+    def answers(self) -> list[tuple[str, int, bool, bytes]]:
+        """What peers call each rank that was asked, the number of the question that it answered last (0: none), whether
+        it is gone by now, and the answer."""
 
     def questions(self) -> list[tuple[int, int, bytes]]:
         """What other ranks have asked since the last call: the peer, the question's number, its words."""
 
     def answer(self, peer: int, number: int, content: bytes) -> None:
-        """Answer a question with 1 MiB at most."""
+        """Answer a question with 1 MiB at most. The newest question may be answered again."""
+
+    def flush(self, peer: int) -> bool:
+        """Whether all that was queued for this peer has been sent, or the peer is gone."""
 
     def clocks(self) -> list[tuple[str, int, int]]:
         """What peers call each rank on another machine, and the ns by which its CLOCK_REALTIME is ahead of this one, at

@@ -13,7 +13,8 @@ from on_a_changing_link import COUNT
 from on_lab import Process, ended, heard, ranks_on
 
 from paceline.lab.lab import Lab
-from paceline.topology import Link, parse, read
+from paceline.observe.report import read as whole
+from paceline.topology import Link, Topology, parse, read
 
 PROGRAM = Path(__file__).with_name("on_a_changing_link.py")
 BEFORE, AFTER = 4, 44
@@ -52,9 +53,14 @@ NEWS = re.compile(r"plans made again: .*beta ([0-9.]+) Mbit/s(?: up / ([0-9.]+) 
 pytestmark = pytest.mark.timeout(400)
 
 
-def on(lab: Lab, places: tuple[int, ...], *arguments: str) -> AbstractContextManager[list[Process]]:
+def on(lab: Lab, places: tuple[int, ...], *arguments: str, **settings: str) -> AbstractContextManager[list[Process]]:
     """Ranks that judge links by how long things take, and not by how busy this machine is."""
-    return ranks_on(lab, places, PROGRAM, *arguments, under=AHEAD)
+    return ranks_on(lab, places, PROGRAM, *arguments, under=AHEAD, **settings)
+
+
+def slowest(network: Topology) -> float:
+    """Bytes per second of its slowest link of a machine."""
+    return min(node.uplink.up for node in network.root.walk() if node.kind == "machine" and node.uplink)
 
 
 @pytest.mark.verify
@@ -84,18 +90,24 @@ def test_plans_follow_a_link_that_became_slower(collective: str, left: float, tm
 
 
 @pytest.mark.needs("a lab")
-def test_a_strong_change_is_planned_for_within_five_large_calls() -> None:
+def test_a_strong_change_is_planned_for_within_five_large_calls(tmp_path: Path) -> None:
     """500 Mbit/s become 100: a call takes five times as long, and loses more than measuring costs. Ranks know by then
-    that nobody runs ahead."""
+    that nobody runs ahead. The report holds both networks."""
+    place = tmp_path / "report.json"
     with (
         Lab(parse(TOPOLOGY)) as lab,
-        on(lab, (0, 1, 2), "all_reduce", "30", "8", "4") as ranks,
+        on(lab, (0, 1, 2), "all_reduce", "30", "8", "4", PACELINE_REPORT=str(place)) as ranks,
     ):
         heard(ranks[0], "ready")
         lab.change("beta", Link(100 * MBIT, 100 * MBIT))
         _, said = ended(ranks, "go\n")
     assert [rank.returncode for rank in ranks] == [0, 0, 0], said
     assert int(re.findall(r"planned again by call ([0-9]+)", said[0])[-1]) <= 5, said[0]
+    report = whole(place)
+    assert [rank.figures.final for rank in report.ranks] == [True] * 3
+    known = [parse(network) for network in (*(one.topology for one in report.earlier), report.topology)]
+    first, last = (slowest(network) / MBIT for network in (known[0], known[-1]))
+    assert last < 250 < first, said[0]
 
 
 @pytest.mark.needs("a lab")

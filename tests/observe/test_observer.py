@@ -147,15 +147,13 @@ def test_steps_before_the_figures_begin_are_not_in_them() -> None:
 def test_own_operations_are_in_no_figure(whose: list[bool], capacity: int) -> None:
     engine = FakeEngine(capacity=100)
     annotations = Annotations(engine.exposed_ns)
-    annotations.internal.add_group(9)
     one, heard = observer(engine, annotations), []
     one.follow(heard.append)
     for number, own in enumerate(whose, 1):
-        if own and number % 2:
+        if own:
             annotations.internal.add(5, number)
-        channel = 9 if own and not number % 2 else 5
         state = "running" if number == len(whose) else "done"
-        engine.rows.append(operation(number, channel=channel, size=0 if own else 8, state=state))
+        engine.rows.append(operation(number, channel=5, size=0 if own else 8, state=state))
         if not number % capacity:
             one.look()
     found = one.figures()

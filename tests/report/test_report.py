@@ -66,11 +66,11 @@ def test_a_rank_that_was_killed_is_named_and_delays_nobody(tmp_path: Path) -> No
     path = tmp_path / "report.json"
     run(tmp_path, 3, "kill", str(path), deadline=250)
     report = read(path)
-    assert [rank.figures.rank for rank in report.ranks] == [0, 1]
-    assert "rank 2 (" in report.missing[2]
+    assert [rank.figures.rank for rank in report.ranks if rank.figures.final] == [0, 1]
+    assert "rank 2 (" in {**report.missing, **report.cut}[2], "a slow machine has asked it before"
     out = StringIO()
-    show(report, "", Console(file=out, width=200))
-    assert "rank 2 gave no figures: " in out.getvalue()
+    show(report, "", Console(file=out, width=1000))
+    assert next(remark for remark in report.remarks if "rank 2" in remark.lower()) in out.getvalue()
 
 
 def test_a_rank_that_is_stopped_costs_seconds(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ group.close()
         report = read(path)
         os.kill(int((output / "rank-1.out").read_text()), signal.SIGKILL)
         job.wait(30)
-    assert [rank.figures.rank for rank in report.ranks] == [0]
-    assert "rank 1 (" in report.missing[1]
+    assert [rank.figures.rank for rank in report.ranks if rank.figures.final] == [0]
+    assert "rank 1 (" in {**report.missing, **report.cut}[1]
     assert report.ranks[0].figures.operations == 50
 
 

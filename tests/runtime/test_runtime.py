@@ -39,6 +39,9 @@ class Unseen:
     def begin(self, *_: object) -> None:
         pass
 
+    def failed(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -15,6 +15,7 @@ from paceline.observe.trace.asking import Silence
 from paceline.observe.trace.listener import Name
 
 HERE = Name(0, 7, 0, 100)
+DEADLINE = 60.0
 MOST = 1000
 """Bytes of the longest answer that is decoded."""
 
@@ -29,6 +30,8 @@ class Links:
         self.asked: list[tuple[int, int, bytes]] = []
         self.answered: dict[str, tuple[int, bytes]] = {}
         self.answers_to: list[tuple[int, int, bytes]] = []
+        self.gone: set[str] = set()
+        self.unsent = 0
 
     def ask(self, words: str) -> int:
         self.number += 1
@@ -41,8 +44,8 @@ class Links:
                 self.answered[who] = number, content
         return self.number
 
-    def answers(self) -> list[tuple[str, int, bytes]]:
-        return [(who, *answer) for who, answer in self.answered.items()]
+    def answers(self) -> list[tuple[str, int, bool, bytes]]:
+        return [(who, number, who in self.gone, content) for who, (number, content) in self.answered.items()]
 
     def questions(self) -> list[tuple[int, int, bytes]]:
         asked, self.asked = self.asked, []
@@ -50,6 +53,10 @@ class Links:
 
     def answer(self, peer: int, number: int, content: bytes) -> None:
         self.answers_to.append((peer, number, content))
+
+    def flush(self, peer: int) -> bool:
+        self.unsent -= self.unsent > 0
+        return not self.unsent
 
     def questions_descriptor(self) -> int:
         return -1
@@ -66,7 +73,7 @@ def here(**reads: bool) -> FarRanks:
 
 def test_each_answers_or_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     gateway = here(a=True, asleep=False, b=True)
-    _answer_by(monkeypatch, lambda words: gateway.ask() if words == "far" else gateway.answers())
+    _answer_by(monkeypatch, lambda words: str(gateway.ask()).encode() if words == "far" else gateway.answers())
     found, silent = far.ask(HERE, bytes.decode, 0.2, MOST)
     assert found == {1: "figures of a", 3: "figures of b"}
     assert silent == {2: "asleep did not answer within 0.2 s: it is stopped, or its program lets nothing run"}
@@ -128,3 +135,42 @@ def _answer_by(monkeypatch: pytest.MonkeyPatch, answer) -> None:
             return Silence(name, f"sent something that is {error}")
 
     monkeypatch.setattr(far, "question", question)
+
+
+def test_ranks_that_are_gone_answer_no_more_but_have_last_words() -> None:
+    mine = Links()
+    mine.answered = {"a": (3, b"of a"), "b": (2, b"of b")}
+    mine.gone = {"b"}
+    both = FarRanks(mine, lambda who: (1 if who == "a" else 2, 1))
+    assert json.loads(both.answers()) == {"1": ["a", 3, b64encode(b"of a").decode()]}
+    assert both.newest() == {1: (3, b"of a"), 2: (2, b"of b")}
+
+
+def test_who_leaves_answers_the_newest_question_again_until_it_is_sent() -> None:
+    links = Links()
+    rank = FarRanks(links, lambda _: None)
+    links.asked = [(3, 7, b"report")]
+    rank.serve(lambda question: f"{question} so far".encode())
+    links.unsent = 2
+    rank.leave(b"all", str.encode, lambda: False, DEADLINE)
+    assert links.unsent == 0
+    assert links.answers_to == [(3, 7, zlib.compress(b"report so far", 1)), (3, 7, zlib.compress(b"all", 1))]
+    links.asked = [(3, 8, b"report")]
+    rank.serve(str.encode)
+    assert links.answers_to[-1] == (3, 8, zlib.compress(b"all", 1)), "nothing older comes after its last words"
+
+
+def test_who_leaves_waits_for_a_question_unless_nobody_makes_a_report_any_more() -> None:
+    links = Links()
+    rank = FarRanks(links, lambda _: None)
+    looked: list[bool] = []
+
+    def is_gone() -> bool:
+        looked.append(True)
+        if len(looked) == 2:
+            links.asked = [(3, 1, b"report")]
+        return False
+
+    rank.leave(b"all", str.encode, is_gone, DEADLINE)
+    assert links.answers_to == [(3, 1, zlib.compress(b"all", 1))]
+    FarRanks(Links(), lambda _: None).leave(b"all", str.encode, lambda: True, DEADLINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from statistics import fmean
 
 import pytest
@@ -12,6 +13,7 @@ from recorded import TWO, report, without_network, without_profiles
 
 from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures
+from paceline.observe.networks import Network
 from paceline.observe.report import Report, make
 from paceline.report.verdict.of_report import verdict
 from paceline.report.verdict.parts import parts, rank_steps, window
@@ -30,6 +32,7 @@ from paceline.report.verdict.verdict import (
     judge,
 )  # fmt: skip
 from paceline.simulate.recording import recording
+from paceline.topology import dump, parse
 
 SIZES = (4 << 20, 1 << 20, 2 << 20)
 
@@ -162,6 +165,30 @@ def test_a_job_that_computes_hears_how_little_is_left_to_gain() -> None:
     found = verdict(report(SIZES, even(1.0)), "run.json")
     assert found.bound == COMPUTATION
     assert found.headline.endswith("% of the step goes into computation; without any wait it would be 1.02× as fast.")
+
+
+def test_the_links_are_those_of_the_newest_network_with_enough_steps() -> None:
+    slow = parse(
+        "children: [{machine: alpha, ranks: 2, uplink: 50 Mbit/s}, {machine: beta, ranks: 2, uplink: 500 Mbit/s}]"
+    )
+    whole = report(SIZES, even(0.01, 20))
+    profile = whole.ranks[0].figures.profile
+    assert profile is not None
+    ends = [call.end_ns for call in islice(profile.exchanges, len(SIZES) - 1, None, len(SIZES))]
+
+    def judged(changed_ns: int) -> Evidence:
+        known = [Network(0, TWO), Network(changed_ns, slow)]
+        now = make([rank.figures for rank in whole.ranks], {}, known)
+        assert now.topology == dump(slow), "what the job knew at its end"
+        assert now.remarks[0].startswith("Plans were made again once ")
+        found = verdict(now, "run.json").evidence
+        assert found is not None
+        return found
+
+    since = judged(ends[10])
+    assert (since.steps, since.links[0].name, since.links[0].up) == (9, "alpha", 50e6 / 8)
+    before = judged(ends[16])
+    assert (before.steps, {link.up for link in before.links}) == (15, {500e6 / 8})
 
 
 def test_on_one_machine_there_is_no_link() -> None:

@@ -43,6 +43,43 @@ def write_file(path: Path, content: str | bytes) -> None:
         _put(os.open(place, _EMPTIED), data)
 
 
+def hindrance(path: Path) -> str:
+    """Return why `write_file` could not write this file now, "" if it could. Leaves nothing behind."""
+    try:
+        place, found = _place(path)
+        if found is not None and not stat.S_ISREG(found.st_mode):
+            return "" if _is_open_to(place, found) else os.strerror(errno.EACCES)
+        unfinished = place.with_name(f".{secrets.token_hex(8)}")
+        try:
+            os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            unfinished.unlink()
+        except OSError as error:
+            if found is None or error.errno not in _KEPT or found.st_uid != os.geteuid():
+                raise
+            os.close(os.open(place, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except (OSError, ValueError) as error:  # a name with a null byte is none of a file
+        return getattr(error, "strerror", None) or str(error)
+    return ""
+
+
+def folder_hindrance(folder: Path) -> str:
+    """Return why no file can be written into this folder, "" if one can. Makes the folder if it is missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return hindrance(folder / secrets.token_hex(8))
+
+
+def is_replaced(path: Path) -> bool:
+    """Return whether `write_file` puts a plain file there, as it may again and again."""
+    try:
+        _, found = _place(path)
+    except OSError:
+        return False
+    return found is None or stat.S_ISREG(found.st_mode)
+
+
 def resolved(path: Path) -> Path:
     """Return what the links from `path` lead to, to be opened with O_NOFOLLOW. Raises OSError as `write_file`."""
     return _place(path)[0]
@@ -108,6 +145,11 @@ def _through(place: Path, found: os.stat_result) -> int:
         if error.errno == errno.ENXIO:
             raise OSError(errno.ENXIO, "nobody reads this pipe", str(place)) from None
         raise
+
+
+def _is_open_to(place: Path, found: os.stat_result) -> bool:
+    kind = stat.S_IFMT(found.st_mode)
+    return kind == stat.S_IFLNK or (kind in (stat.S_IFCHR, stat.S_IFIFO) and os.access(place, os.W_OK))
 
 
 def _put(descriptor: int, data: bytes) -> None:

@@ -22,9 +22,11 @@ class Answers:
     def __init__(self, trace: Callable[[], bytes], observer: Callable[[], Observer], far: FarRanks) -> None:
         self._trace, self._observer, self._far = trace, observer, far
         self._submissions: Submissions | None = None
+        self.account: Callable[[], bytes] = self._figures
+        """Returns what a report holds of this rank: its figures, unless somebody says otherwise."""
 
     def __call__(self, question: str) -> bytes:
-        """The answer to "trace", "line", "figures", "steps", "ready NUMBER", "far" or "far answers".
+        """The answer to "trace", "line", "figures", "report", "steps", "ready NUMBER", "far" or "far answers".
 
         Raises ValueError for any other question.
         """
@@ -34,11 +36,11 @@ class Answers:
         if words == ["line"]:
             return users_line().encode()
         if words == ["figures"]:
-            from paceline.observe.figures import encode
-
-            return encode(self._observer().figures())
+            return self._figures()
+        if words == ["report"]:
+            return self.account()
         if words == ["far"]:
-            return self._far.ask()
+            return str(self._far.ask()).encode()
         if words == ["far", "answers"]:
             return self._far.answers()
         if words == ["steps"]:
@@ -52,3 +54,8 @@ class Answers:
                 self._submissions = Submissions(self._observer())
             return self._submissions.since(int(words[1]))
         raise ValueError(f"no such question: {question!r:.100}")
+
+    def _figures(self) -> bytes:
+        from paceline.observe.figures import encode
+
+        return encode(self._observer().figures())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,7 @@ from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
 
 if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each rank 20 ms
+    from paceline.monitor.gathering import Gathering
     from paceline.observe.figures import Figures
     from paceline.observe.observer import Engine, Observer
     from paceline.observe.periodic import Periodic
@@ -29,6 +31,9 @@ if TYPE_CHECKING:  # what nobody asks for need not be loaded: it would cost each
 
     class Native(Engine, Links, Protocol):
         """The part of the engine that a monitor uses."""
+
+
+log = logging.getLogger("paceline")
 
 
 class Recorder(Protocol):
@@ -39,12 +44,21 @@ class Recorder(Protocol):
         """All groups that this process has had, by channel, the job's first."""
         ...
 
+    @property
+    def writes(self) -> bool:
+        """True if the trace is written to PACELINE_TRACE."""
+        ...
+
     def encoded(self) -> bytes:
         """The trace as of now, for `paceline trace`."""
         ...
 
     def clocks(self) -> Clocks:
         """What this process knows of the clocks of its job's machines."""
+        ...
+
+    def dump(self) -> None:
+        """Write the trace where PACELINE_TRACE says, if it says so."""
         ...
 
     def locate(self, who: str) -> tuple[int, int] | None:
@@ -85,8 +99,9 @@ class Monitor:
         patience = DEFAULT_SECONDS if patience is None else patience
         stalls = Stalls(engine, str(members[rank]), patience, timeout, Whereabouts(self.job, recorder.locate))
         self._name = Name(os.geteuid(), self.job, rank, os.getpid())
-        far = FarRanks(engine, recorder.locate)
-        self._watchdog = Watchdog(self._name, stalls, far, Answers(recorder.encoded, lambda: self.observer, far))
+        self._far = FarRanks(engine, recorder.locate)
+        self._answers = Answers(recorder.encoded, lambda: self.observer, self._far)
+        self._watchdog = Watchdog(self._name, stalls, self._far, self._answers)
 
     @property
     def observer(self) -> Observer:
@@ -117,6 +132,46 @@ class Monitor:
     def figures(self) -> Figures:
         """The figures of this rank as they are now."""
         return self.observer.figures()
+
+    def tell(self, account: Callable[[], Figures]) -> None:
+        """Say what a report holds of this rank: what `account` returns."""
+        from paceline.observe.figures import encode
+
+        self._answers.account = lambda: encode(account())
+
+    def gather(self, fate: Callable[[int], str]) -> Gathering:
+        """Gather the other ranks' figures on this one, the first. fate: see `Gathering`."""
+        from paceline.monitor.gathering import Gathering
+
+        gathering = Gathering(self.job, self._far, range(1, len(self.members)), fate)
+        self._watchdog.take = gathering.take
+        return gathering
+
+    def leave(self, account: Figures, fate: Callable[[int], str], seconds: float) -> None:
+        """Hand this rank's last figures to the first rank. An error is logged and not raised.
+
+        fate: see `Gathering`. seconds: the time that this may take.
+        """
+        from paceline.observe.figures import encode
+        from paceline.observe.trace.asking import hand_over
+        from paceline.observe.trace.live import listening
+
+        content = encode(account)
+        first = next((name for name in listening() if (name.job, name.rank) == (self.job, 0)), None)
+        if first is not None:
+            if why := hand_over(first, self.rank, content, seconds):
+                log.info("the report may lack the end of rank %d: %s", self.rank, why)
+        elif self.members[0].machine != self.members[self.rank].machine:
+            self._far.leave(content, self._answers, lambda: bool(fate(0)), seconds)
+
+    @property
+    def is_traced(self) -> bool:
+        """True if this rank writes its trace."""
+        return self._recorder.writes
+
+    def dump(self) -> None:
+        """Write the trace of this rank where PACELINE_TRACE says."""
+        self._recorder.dump()
 
     def start_timeline(self, path: str, mark_cycles: bool = False, here: bool | None = None) -> None:
         """Write the timeline to the file `path`; see `paceline.timeline.start`. Raises OSError."""
@@ -151,8 +206,4 @@ class Monitor:
         return self._seconds
 
     def _named(self) -> dict[int, tuple[str, int]]:
-        return {
-            channel: (group.name, len(group.ranks))
-            for channel, group in dict(self._recorder.groups).items()
-            if not self.annotations.internal.has_group(channel)
-        }
+        return {channel: (group.name, len(group.ranks)) for channel, group in dict(self._recorder.groups).items()}

@@ -22,6 +22,8 @@ class Watchdog:
 
     def __init__(self, name: Name, stalls: Stalls, far: FarRanks, answer: Callable[[str], bytes]) -> None:
         self._stalls, self._far, self._answer = stalls, far, answer
+        self.take: Callable[[int, bytes], None] | None = None
+        """Is given a rank of this machine and what it leaves for the report; None where this rank makes none."""
         self._listener = Listener(name)
         self._thread = threading.Thread(target=self._run, name="paceline-watch", daemon=True)
         self._thread.start()
@@ -35,8 +37,13 @@ class Watchdog:
             self._listener.close()
 
     def _run(self) -> None:
-        while self._listener.serve(self._answer, self._seconds(), self._far.descriptor):
+        while self._listener.serve(self._answer, self._seconds(), self._far.descriptor, self._take):
             pass
+
+    def _take(self, rank: int, content: bytes) -> None:
+        if self.take is None:
+            raise ValueError("this rank makes no report")
+        self.take(rank, content)
 
     def _seconds(self) -> float:
         """Do what is due, and return the seconds until something is again."""

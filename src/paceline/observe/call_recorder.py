@@ -1,7 +1,7 @@
 """Records a rank's profile for the report.
 
-It costs a running job nothing but memory: the calls are those that the observer takes out of the engine's rings anyway,
-and the machine is tried for some milliseconds when the job is over.
+The calls are those that the observer takes out of the engine's rings anyway. The machine is tried for some
+milliseconds when a report is first asked for, and again at the end.
 """
 
 from __future__ import annotations
@@ -52,21 +52,25 @@ class CallRecorder:
         self._events: deque[Event] = deque(maxlen=kept)
         self._requests: deque[Request] = deque(maxlen=kept)
         self._options: tuple[int, float, str] = (0, 0.0, "")
+        self._machine: tuple[float, tuple[int, ...]] | None = None  # how fast it copies, by how much sleeps are late
         observer.follow(self._note)
 
-    def profile(self) -> Profile:
-        """Return what was seen so far, and try the machine, which takes some 20 ms."""
+    def profile(self, at_end: bool) -> Profile:
+        """Return what was seen so far. At first and at the end it tries the machine, which takes some 20 ms."""
         fusion_bytes, cycle_seconds, waits = self._options
+        if self._machine is None or at_end:
+            self._machine = _copy_rate(), _lateness()
+        copy_rate, late_ns = self._machine
         shift = wall_ns()
         return Profile(
             exchanges=tuple(
                 Exchange(e.channel, e.sequence, e.collective, e.bytes, e.enqueue_ns, e.end_ns)
-                for e in self._events
+                for e in tuple(self._events)  # another thread may add to them
                 if e.state == "done" and not e.point_to_point
             ),
             requests=tuple(
                 Handed(r.channel, r.batch, r.name, r.kind, r.bytes, r.submitted_ns, r.negotiated_ns, r.done_ns)
-                for r in self._requests
+                for r in tuple(self._requests)
             ),
             steps_ns=tuple(begin + shift for begin in self._annotations.steps.begins_ns()),
             fusion_bytes=fusion_bytes,
@@ -74,8 +78,8 @@ class CallRecorder:
             waits=waits,
             codec=self._codec,
             cpus=available().cpus,
-            copy_rate=_copy_rate(),
-            late_ns=_lateness(),
+            copy_rate=copy_rate,
+            late_ns=late_ns,
         )
 
     def _note(self, news: News) -> None:

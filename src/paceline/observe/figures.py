@@ -45,7 +45,8 @@ class Figures:
     clocks of other machines. groups: the groups of this rank, by channel.
     batches: how many batches Paceline's loaders gave the program. loading_ns: the time that it took to make them.
     batch_wait_ns: the time that the program waited for them.
-    profile: what the rank did lately, call by call; only in the report of a finished job.
+    profile: what the rank did lately, call by call; only in a report.
+    final: whether these are the last figures of a rank that was ending.
     """
 
     rank: int
@@ -73,6 +74,7 @@ class Figures:
     clocks: Clocks = field(default_factory=Clocks)
     groups: dict[int, Group] = field(default_factory=dict)
     profile: Profile | None = None
+    final: bool = False
     format: str = FORMAT
 
     def __post_init__(self) -> None:

@@ -19,14 +19,9 @@ class InternalOperations:
     """The internal operations of one process. Figures leave them out, because no program asked for them."""
 
     def __init__(self) -> None:
-        self._groups: set[int] = set()
         self._single: set[tuple[int, int]] = set()
         self._in_order: deque[tuple[int, int]] = deque()
         self._spans: deque[tuple[int, int, float]] = deque(maxlen=_SPANS)  # channel, first, end
-
-    def add_group(self, channel: int) -> None:
-        """Count all operations of the group with this channel as Paceline's own."""
-        self._groups.add(channel)
 
     def add(self, channel: int, sequence: int) -> None:
         """Count a collective that is about to start as Paceline's own. sequence: its number in its group."""
@@ -49,15 +44,7 @@ class InternalOperations:
             self._spans.remove((channel, first, math.inf))
             self._spans.append((channel, first, sequence()))
 
-    def has_group(self, channel: int) -> bool:
-        """Return whether all operations of this group are Paceline's own."""
-        return channel in self._groups
-
     def __contains__(self, event: Event) -> bool:
-        return (
-            event.channel in self._groups
-            or (not event.point_to_point and (event.channel, event.sequence) in self._single)
-            or any(
-                channel == event.channel and first <= event.sequence < end for channel, first, end in tuple(self._spans)
-            )
+        return (not event.point_to_point and (event.channel, event.sequence) in self._single) or any(
+            channel == event.channel and first <= event.sequence < end for channel, first, end in tuple(self._spans)
         )

@@ -17,20 +17,27 @@ class Periodic:
 
     def __init__(self, action: Callable[[], float], name: str) -> None:
         self._action = action
-        self._stopped = threading.Event()
+        self._stopped = False
+        self._due = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
+    def hurry(self) -> None:
+        """Let the action be due now."""
+        self._due.set()
+
     def close(self) -> None:
         """Stop, and wait up to 5 s for an action under way."""
-        self._stopped.set()
+        self._stopped = True
+        self._due.set()
         if self._thread is not threading.current_thread():
             self._thread.join(_CLOSE_SECONDS)
 
     def _run(self) -> None:
         try:
-            while not self._stopped.wait(self._action()):
-                pass
+            while not self._stopped:
+                self._due.wait(self._action())
+                self._due.clear()
         except Exception:
             log.exception("%s ends", self._thread.name)
 

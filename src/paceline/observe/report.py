@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from paceline.formats.json_input import load_json
+from paceline.formats.sizes import show_duration
 from paceline.observe.figures import Figures
+from paceline.observe.networks import Network
 from paceline.observe.rates import Rates, rates
 from paceline.observe.stragglers import Last, arrived_last
-from paceline.topology import Topology, dump
+from paceline.topology import dump
 
 FORMAT = "paceline report 1"
 MAX_BYTES = 256 * 2**20
@@ -29,25 +31,74 @@ class Rank:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """A network that plans were made for from `since_ns` on, as YAML; see `Report`."""
+
+    since_ns: int
+    topology: str
+
+
+@dataclass(frozen=True)
 class Report:
     """The report of a job. size: the number of ranks. missing: for each rank without figures, the reason.
 
-    topology: its network as YAML, as the first rank knew it at the end; "" if it is not known.
+    topology: its network as YAML, as the first rank knew it at the end; "" if it is not known. earlier: those before it
+    for which plans were made, the oldest first. since_ns: when the plans were made for `topology` (CLOCK_REALTIME of
+    the first rank's machine in ns); 0 if there were none before it. cut: for each rank whose figures end before it did,
+    the reason. end: a sentence that says how the job ended if its ranks did not end by themselves.
     """
 
     size: int
     ranks: tuple[Rank, ...]
     missing: Mapping[int, str]
     topology: str = ""
+    earlier: tuple[Earlier, ...] = ()
+    since_ns: int = 0
+    cut: Mapping[int, str] = field(default_factory=dict)
+    end: str = ""
     format: str = FORMAT
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences that say how the job ended, of which ranks something is missing, and what the network was."""
+        found = [self.end] if self.end else []
+        found += [f"Rank {rank} gave no figures: {why}." for rank, why in sorted(self.missing.items())]
+        found += [f"The figures of rank {rank} end before it did: {why}." for rank, why in sorted(self.cut.items())]
+        if self.earlier and self.ranks:
+            ago = show_duration((self.ranks[0].figures.time_ns - self.since_ns) / 1e9)
+            times = "once" if len(self.earlier) == 1 else f"{len(self.earlier)} times, the last time"
+            found.append(
+                f"Plans were made again {times} {ago} before the end, as links had changed. What is said of a step is "
+                "that of the newest network with enough steps."
+            )
+        return tuple(found)
 
-def make(figures: Sequence[Figures], missing: Mapping[int, str], topology: Topology | None = None) -> Report:
-    """Make the report from the ranks' figures, ordered by rank. missing: for each rank without figures, the reason."""
+
+def make(
+    figures: Sequence[Figures],
+    missing: Mapping[int, str],
+    networks: Sequence[Network] = (),
+    *,
+    cut: Mapping[int, str] | None = None,
+    end: str = "",
+) -> Report:
+    """Make the report from the ranks' figures, ordered by rank. networks: those of the job, the last one last.
+
+    missing, cut, end: see `Report`.
+    """
     last = arrived_last(figures)
     ranks = (Rank(one, rates(one), last.get(one.rank)) for one in sorted(figures, key=lambda one: one.rank))
-    network = dump(topology) if topology is not None else ""
-    return Report(len(figures) + len(missing), tuple(ranks), dict(missing), network)
+    *before, last_known = networks or (None,)
+    return Report(
+        size=len(figures) + len(missing),
+        ranks=tuple(ranks),
+        missing=dict(missing),
+        topology=dump(last_known.topology) if last_known is not None else "",
+        earlier=tuple(Earlier(one.since_ns, dump(one.topology)) for one in before if one is not None),
+        since_ns=last_known.since_ns if last_known is not None and before else 0,
+        cut=dict(cut or {}),
+        end=end,
+    )
 
 
 def to_json(report: Report) -> str:

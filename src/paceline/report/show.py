@@ -40,7 +40,7 @@ def render(report: Report, verdict: str) -> RenderableType:
         parts.append(coordination(((rank.figures, rank.rates) for rank in report.ranks), hosts=True))
     if any(rank.last for rank in report.ranks):
         parts.append(_last(report))
-    parts += [Text(f"rank {rank} gave no figures: {why}", "bold red") for rank, why in sorted(report.missing.items())]
+    parts += [Text(remark, "bold red") for remark in report.remarks]
     return Group(*parts)
 
 

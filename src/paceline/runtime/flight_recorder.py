@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from paceline.errors import CommunicationError, RendezvousError
+from paceline.formats.files import folder_hindrance
 from paceline.monitor import failure_report
 from paceline.monitor.source_line import users_line
 from paceline.observe.trace import dump as trace
@@ -17,6 +20,8 @@ from paceline.observe.trace.event import Event, Row
 from paceline.observe.trace.request import Request
 from paceline.rendezvous import Member
 from paceline.settings.settings import Settings
+
+log = logging.getLogger("paceline")
 
 _CLOSED_KEPT = 1024
 """Groups that were closed and are remembered."""
@@ -49,6 +54,9 @@ class FlightRecorder:
         self._made = 0
         self._closed: deque[int] = deque()  # the channels of closed groups, the oldest first
         self._stopped = False
+        self._writing = threading.Lock()
+        self.writes = bool(settings.trace)
+        """True if the trace is written to PACELINE_TRACE."""
         self.groups: dict[int, trace.Group] = {}
         """The groups of this process, by channel, with their ranks in the first one; of those closed the last ones."""
 
@@ -56,6 +64,7 @@ class FlightRecorder:
         """Note a group that was made; the first has all ranks of the job."""
         with self._lock:
             if not self._world:
+                self._check_folder()
                 self._world = {member.process: member.rank for member in members}
             for number, member in enumerate(members):
                 self._members.setdefault(str(member), member)
@@ -148,7 +157,9 @@ class FlightRecorder:
 
     def dump(self) -> None:
         """Write the trace where PACELINE_TRACE says, if it says so and there was a group."""
-        if self._settings.trace and self._world:
+        if not self.writes or not self._world:
+            return
+        with self._writing:  # or an older one would be written last
             events, groups = self._kept()
             trace.dump(
                 events,
@@ -159,6 +170,15 @@ class FlightRecorder:
                 reason=self._first_failure,
                 clocks=self.clocks(),
             )
+
+    def _check_folder(self) -> None:
+        """Tell at the beginning of the job if its trace cannot be written."""
+        folder = self._settings.trace
+        why = folder_hindrance(Path(folder)) if folder else ""
+        if why:
+            self.writes = False
+            if self._settings.local_rank == 0:
+                log.warning("the job runs without a trace here: cannot write in PACELINE_TRACE=%s: %s", folder, why)
 
     def encoded(self) -> bytes:
         """The trace as of now, for `paceline trace`."""

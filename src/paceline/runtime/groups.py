@@ -24,7 +24,7 @@ from paceline.settings.settings import Settings
 from paceline.topology.discover import Placement
 
 if TYPE_CHECKING:
-    from paceline.topology import Topology
+    from paceline.observe.networks import Network as KnownNetwork
 
 Failing = Callable[[CommunicationError, str, bool], None]
 """`failed(error, culprit, alone)` is called before `error` is raised. culprit: what peers call the rank to blame,
@@ -58,9 +58,9 @@ class Groups:
         return self._given.word if self._given is not None else ""
 
     @property
-    def topology(self) -> Topology | None:
-        """The network of the job as it is known now; None before the first group."""
-        return self._placements.topology if self._placements is not None else None
+    def networks(self) -> Sequence[KnownNetwork]:
+        """The networks that plans were made for, the present one last; empty before the first group."""
+        return tuple(self._placements.networks) if self._placements is not None else ()
 
     def check(self, members: Sequence[Member]) -> None:
         """Check the members of what would be the first group. Raises RendezvousError if they cannot be the job."""
@@ -169,6 +169,9 @@ class Groups:
 
     def _planned_again(self, native: _engine.Group, membership: Membership, found: Placement) -> Entries:
         """The same for a group that is in use, whose codec may change, too."""
+        assert self._placements is not None
+        if found.topology.world == self._placements.topology.world:
+            self._placements.note(found.topology)
         if self._encodings.of(native.channel) is not None:
             chosen = self._encodings.choose(native, found.topology, _BY_SETTING if self._compress == AUTO else _BY_CALL)
             if self._compress == AUTO:

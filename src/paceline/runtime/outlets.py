@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from paceline import _engine
 from paceline.monitor.monitor import Monitor
+from paceline.observe.networks import Network
 from paceline.settings.settings import Settings
-from paceline.topology import Topology
-
-Pair = Callable[[tuple[int, int], int], _engine.Group]
-"""`pair(ranks, channel)` makes a group of two ranks of the job."""
 
 
 class Outlets(Protocol):
-    """The report, the metrics and a verdict in the log, as far as the settings ask for them."""
+    """The report, the trace, the metrics and a verdict in the log, as far as the settings ask for them."""
 
-    def begin(self, pair: Pair, topology: Callable[[], Topology | None], /) -> None:
-        """Start what is asked for; further calls do nothing. Collective over the job.
+    def begin(self, networks: Callable[[], Sequence[Network]], fate: Callable[[int], str], /) -> None:
+        """Start what is asked for; further calls do nothing.
 
-        topology: returns the network of the job as it is known now.
+        networks: returns those that the job has had so far, the present one last. fate: returns what has become of a
+        rank of the job, in words; "" while it is there.
         """
+        ...
+
+    def failed(self) -> None:
+        """Write the report soon: a group has failed, and the process may be about to end."""
         ...
 
     def close(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from paceline.errors import RendezvousError
+from paceline.observe.networks import Network
 from paceline.rendezvous import Member
 from paceline.topology import Cpus, Node, Topology
 from paceline.topology.discover import Placement, RankFacts, by_machine, discover
@@ -58,13 +60,24 @@ class Placements:
             found = _fitted(file.path, file.topology, members)
         self.known = file is not None
         """True if a file describes the links."""
+        self.networks: list[Network] = []
+        """The networks that plans were made for, from when on, one after the other."""
         self.learn(_on_cpus(found, members), members)
 
     def learn(self, found: Placement, members: Sequence[Member]) -> None:
         """Take `found` for the network of the job, whose ranks are `members`."""
         self.topology = found.topology
         """The network of the job, its ranks by their places in it."""
+        self.networks[-1:] = [Network(time.time_ns(), found.topology)]
         self._place = {members[rank].process: number for number, rank in enumerate(found.ranks)}
+
+    def note(self, changed: Topology) -> None:
+        """Note that plans of the job's groups were made again, for this network.
+
+        Plans of further groups are made for the first one, as ranks may note this at different times.
+        """
+        if changed != self.networks[-1].topology:
+            self.networks.append(Network(time.time_ns(), changed))
 
     def of(self, members: Sequence[Member]) -> Placement:
         """The part of the network with these ranks; for processes from outside the job, what they found."""

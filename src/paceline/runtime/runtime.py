@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from paceline import _engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
-from paceline.errors import NOBODY, Culprit, RendezvousError, refusal, refuse_forked
+from paceline.errors import NOBODY, CommunicationError, Culprit, RendezvousError, refusal, refuse_forked
 from paceline.group.host import Ending, Plans
 from paceline.monitor.monitor import Monitor
 from paceline.observe.annotations import Annotations
@@ -125,7 +125,7 @@ class Runtime:
             if plans is None:
                 self._survey(native, membership, timeout, first)
                 self._follow(native, membership, timeout)
-            outlets.begin(partial(self._pair, met.channel, timeout), lambda: self._groups.topology)
+            outlets.begin(lambda: self._groups.networks, self._fate)
             return native
 
     def subgroup(
@@ -218,10 +218,10 @@ class Runtime:
             each.callback(self._memory.release)
             each.callback(self._engine.close)
             each.callback(self._devices.close)
-            if self._outlets is not None:
-                each.callback(self._outlets.close)
             if self._monitor is not None:
                 each.callback(self._monitor.close)
+            if self._outlets is not None:
+                each.callback(self._outlets.close)
 
     def allocate(self, size: int) -> _engine.ArenaBuffer:
         """`size` bytes, uninitialised, that the peers on this machine see, as a buffer; they outlive this runtime.
@@ -349,10 +349,21 @@ class Runtime:
         """The native group, whose failures are recorded."""
         with self._lock:
             self._check()
-            failed = partial(self._recorder.failed, channel)
+            failed = partial(self._failed, channel)
             native = self._groups.make(self._engine.native, channel, membership, timeout, plans, failed)
             self._recorder.add_group(channel, membership.members)
             return native
+
+    def _failed(self, channel: int, error: CommunicationError, culprit: str, alone: bool) -> None:
+        """Note that an operation is about to raise `error`; see `Failing`."""
+        self._recorder.failed(channel, error, culprit, alone)
+        if self._outlets is not None and not alone:
+            self._outlets.failed()
+
+    def _fate(self, rank: int) -> str:
+        """The fate of a rank of the job, in words; "" while it is there."""
+        assert self._monitor is not None
+        return self._engine.fate(self._monitor.members[rank].process)[0]
 
     def _watch(self, membership: Membership, timeout: float) -> Outlets:
         """Return the outlets through which people see this rank; others see it from its first group on."""
@@ -368,11 +379,6 @@ class Runtime:
             )
             self._outlets = self._outlets_of(self.settings, self._monitor)
         return self._outlets
-
-    def _pair(self, parent: int, timeout: float, ranks: tuple[int, int], channel: int) -> _engine.Group:
-        """A group of two ranks of the group with channel `parent`, for Paceline's own messages."""
-        self.annotations.internal.add_group(channel)
-        return self.subgroup(parent, ranks, channel, timeout, self.plans)
 
     def _survey(self, native: _engine.Group, membership: Membership, timeout: float, new: bool) -> None:
         """Measure the links between the machines of a new group where nobody has said what they are."""

@@ -74,7 +74,8 @@ class Settings:
     """PACELINE_STALL_SECONDS: seconds that a meeting or an operation waits before a warning names the missing ranks; 0:
     never. Default: 5 for a meeting, 60 for an operation."""
     trace: str | None = None
-    """PACELINE_TRACE: the folder where each rank writes its last operations when it ends and when a group fails."""
+    """PACELINE_TRACE: the folder where each rank writes its last operations: now and then, when a group fails and when
+    it ends."""
     collector: str | None = None
     """PACELINE_COLLECTOR: set by `paceline run`: the abstract Unix socket where a rank reports how a group failed."""
     log_level: int | None = None
@@ -127,8 +128,8 @@ class Settings:
     timeline_marks: bool | None = None
     """True if the timeline marks when each batch was issued (HOROVOD_TIMELINE_MARK_CYCLES)."""
     report: str | None = None
-    """PACELINE_REPORT: where the first rank leaves the figures of the run when it ends: a JSON file, or `-` for tables
-    on stderr."""
+    """PACELINE_REPORT: where the first rank leaves the figures of the run: a JSON file, written now and then and when
+    the rank ends, or `-` for tables on stderr at the end."""
     metrics: parsers.MetricsAddress | None = None
     """PACELINE_METRICS: serve Prometheus metrics: a port or a range, with an address before it if not 127.0.0.1. A rank
     takes the first port plus its local rank, within PACELINE_PORTS."""

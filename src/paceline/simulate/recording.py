@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
@@ -60,19 +61,40 @@ def recording(report: Report, where: str) -> Recording:
     begins = [moment / 1e9 - shifts[0] for moment in profiles[0].steps_ns]
     rows = steps_of(list(calls[0].values()), named, begins)
     rows = [row for row in rows if all(key in one for one in calls for key in row)]
+    network, rows = _on_one_network(report, rows, calls[0], shifts[0])
     if len(rows) <= LEAST_STEPS:
         raise ValueError(
             f"{where} shows {max(0, len(rows) - 1)} whole steps; at least {LEAST_STEPS} with the same calls are needed"
         )
     channels = {key[0] for key in rows[0]}
     return Recording(
-        topology=parse(report.topology),
+        topology=parse(network),
         named=named,
         calls=tuple(calls),
         rows=tuple(map(tuple, rows)),
         spans=tuple(_spans(profile, shift, named, channels) for profile, shift in zip(profiles, shifts, strict=True)),
         profiles=tuple(profiles),
     )
+
+
+def _on_one_network(
+    report: Report, rows: list[list[Key]], calls: Mapping[Key, Call], shift: float
+) -> tuple[str, list[list[Key]]]:
+    """Return the newest network of the job in which enough steps were made, and these steps.
+
+    calls: those of the first rank, whose clock is ahead by `shift` seconds.
+    """
+    networks = [(one.since_ns, one.topology) for one in report.earlier] + [(report.since_ns, report.topology)]
+    ends = [max(calls[key].end for key in row) for row in rows]
+    until = math.inf
+    for since_ns, topology in reversed(networks):
+        since = since_ns / 1e9 - shift
+        # The step before the first one only says when that begins.
+        within = [row for row, end in zip(rows, ends, strict=True) if since <= end < until]
+        if len(within) > LEAST_STEPS:
+            return topology, within
+        until = since
+    return report.topology, rows
 
 
 def _carry(profile: Profile) -> bool:

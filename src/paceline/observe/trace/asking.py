@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import selectors
 import socket
 import time
@@ -10,7 +12,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from paceline.observe.trace.listener import LENGTH, Name, user_of
+from paceline.observe.trace.listener import LENGTH, TAKE, Name, user_of
+
+_FULL = 0.01
+"""Seconds until a connection to a rank whose queue of them is full is tried again."""
 
 T = TypeVar("T")
 
@@ -54,6 +59,25 @@ def question(
 ) -> T | Silence | None:
     """Ask one rank; see `questions`."""
     return questions([name], words, decode, seconds, max_bytes)[0]
+
+
+def hand_over(name: Name, rank: int, content: bytes, seconds: float) -> str:
+    """Give the rank that makes the report what it holds of this one. Returns "" once it has it, else why it has not."""
+    deadline = time.monotonic() + seconds
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.settimeout(seconds)
+        try:
+            while (error := sock.connect_ex(name.address)) == errno.EAGAIN and time.monotonic() < deadline:
+                time.sleep(_FULL)  # the rank's queue of connections is full
+            if error:
+                raise OSError(error, os.strerror(error))
+            if user_of(sock) not in (name.uid, 0):
+                return str(Silence(name, "is a process of another user that took its name"))
+            sock.sendall(f"{TAKE} {rank} {len(content)}\n".encode("ascii") + content)
+            received = sock.recv(LENGTH.size)
+        except OSError as error:  # TimeoutError has no words of the system
+            return str(Silence(name, f"did not take it: {error.strerror or 'it does not answer'}"))
+    return "" if len(received) == LENGTH.size else str(Silence(name, "did not take it"))
 
 
 def _answers(names: Sequence[Name], question: bytes, seconds: float, max_bytes: int) -> list[_Answer]:

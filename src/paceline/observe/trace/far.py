@@ -13,7 +13,9 @@ from paceline.observe.trace.asking import Silence, question
 from paceline.observe.trace.listener import Name
 
 FIGURES = "figures"
-"""The question that ranks on other machines answer."""
+"""The question that ranks on other machines answer with their figures."""
+REPORT = "report"
+"""The same for what a report holds of a rank."""
 LONGEST_ANSWER = 1 << 20
 """Bytes of the longest answer between machines, which is compressed."""
 
@@ -54,7 +56,7 @@ def ask(
             silent[rank] = f"{who} did not answer within {seconds:g} s: it is stopped, or its program lets nothing run"
             continue
         try:
-            found[rank] = decode(_unpacked(content, max_bytes))
+            found[rank] = decode(unpacked(content, max_bytes))
         except ValueError as error:
             silent[rank] = f"{who} sent something that is {error}"
     return found, silent
@@ -68,7 +70,8 @@ def _by_rank(data: bytes) -> dict[int, tuple[str, int, bytes]]:
         raise ValueError(f"not a list of answers: {error}") from None
 
 
-def _unpacked(content: bytes, max_bytes: int) -> bytes:
+def unpacked(content: bytes, max_bytes: int) -> bytes:
+    """Return an answer between machines as it was before it was compressed. Raises ValueError, "not …"."""
     if not content:
         raise ValueError(f"not shown, as it is longer than {LONGEST_ANSWER} bytes")
     packed = zlib.decompressobj()

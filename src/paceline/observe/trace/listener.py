@@ -17,6 +17,10 @@ LENGTH = struct.Struct("!Q")
 """The encoding of an answer's length in bytes, which precedes the answer."""
 MAX_QUESTION = 100
 """The most bytes of a question, which is a line of ASCII such as "trace"."""
+TAKE = "take"
+"""The first word of a line that is no question: `take RANK BYTES`, and so many bytes of that rank's report follow."""
+MAX_TAKEN = 4 * 2**20
+"""The most bytes of them."""
 
 _CLIENT_SECONDS = 5.0
 """Seconds that a client has to ask and to receive the answer."""
@@ -63,12 +67,18 @@ class Listener:
         self._socket = _listen(name)
         _open.add(self)
 
-    def serve(self, answer: Callable[[str], bytes], seconds: float | None, other: int = -1) -> bool:
+    def serve(
+        self,
+        answer: Callable[[str], bytes],
+        seconds: float | None,
+        other: int = -1,
+        take: Callable[[int, bytes], None] | None = None,
+    ) -> bool:
         """Wait for one client and answer its question. Returns False once `stop` was called, else True.
 
         answer: returns the answer to a question; ValueError from it closes the connection without an answer. seconds:
         the longest wait for a client; None waits without limit. other: a descriptor that ends the wait, too, once it is
-        readable.
+        readable. take: is given a rank and what it leaves for the report; None refuses that.
         """
         if not self._wait(self._socket, select.POLLIN, seconds, other):
             return not self._stopped
@@ -81,7 +91,7 @@ class Listener:
         else:
             with client:
                 if user_of(client) in (os.geteuid(), 0):
-                    self._converse(client, answer)
+                    self._converse(client, answer, take)
         return not self._stopped
 
     def stop(self) -> None:
@@ -96,26 +106,29 @@ class Listener:
         if self._socket is not None:
             self._socket.close()
 
-    def _converse(self, client: socket.socket, answer: Callable[[str], bytes]) -> None:
+    def _converse(
+        self, client: socket.socket, answer: Callable[[str], bytes], take: Callable[[int, bytes], None] | None
+    ) -> None:
         client.setblocking(False)
         deadline = time.monotonic() + _CLIENT_SECONDS
-        question = b""
-        while not question.endswith(b"\n"):
-            if len(question) >= MAX_QUESTION or not self._wait(client, select.POLLIN, deadline - time.monotonic()):
+        question = bytearray()
+        while b"\n" not in question:
+            if not self._receive(client, question, MAX_QUESTION, deadline):
                 return
-            try:
-                part = client.recv(MAX_QUESTION - len(question))
-            except BlockingIOError:
-                continue
-            except OSError:
-                return
-            if not part:
-                return
-            question += part
+        line, _, rest = question.partition(b"\n")
         try:
-            data = answer(question.decode("ascii").strip())
+            words = line.decode("ascii").split()
+            if take is not None and len(words) == 3 and words[0] == TAKE:
+                rank, wanted = int(words[1]), int(words[2])
+                while len(rest) < wanted <= MAX_TAKEN:
+                    if not self._receive(client, rest, wanted, deadline):
+                        return
+                take(rank, bytes(rest))
+                data = b""
+            else:
+                data = answer(line.decode("ascii").strip())
         except ValueError as error:
-            log.debug("cannot answer %r: %s", question, error)
+            log.debug("cannot answer %r: %s", line, error)
             return
         left = memoryview(LENGTH.pack(len(data)) + data)
         while left and self._wait(client, select.POLLOUT, deadline - time.monotonic()):
@@ -125,6 +138,19 @@ class Listener:
                 continue
             except OSError:  # the client closed the connection
                 return
+
+    def _receive(self, client: socket.socket, into: bytearray, most: int, deadline: float) -> bool:
+        """Receive more of at most `most` bytes. Returns False if the client gives none."""
+        if len(into) >= most or not self._wait(client, select.POLLIN, deadline - time.monotonic()):
+            return False
+        try:
+            part = client.recv(min(most - len(into), 2**20))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        into += part
+        return bool(part)
 
     def _wait(self, sock: socket.socket | None, event: int, seconds: float | None, other: int = -1) -> bool:
         """Return whether `sock` became ready before the time was over, and `stop` was not called."""

@@ -66,9 +66,7 @@ def _sections(report: Report, run: Recording | None, found: Verdict, shown: Draw
 
 def _verdict(report: Report, found: Verdict) -> str:
     content = [paragraph(found.headline, "headline"), paragraph(" ".join(found.details))]
-    content += [
-        paragraph(f"Rank {rank} gave no figures: {why}", "warning") for rank, why in sorted(report.missing.items())
-    ]
+    content += [paragraph(remark, "warning") for remark in report.remarks]
     if found.evidence is not None:
         content.append(_bar(found.evidence))
     if found.gains:
