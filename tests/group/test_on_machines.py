@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -220,6 +221,58 @@ def test_places_follow_the_names_of_hosts(file: Path) -> None:
     part = places.of(members[1:4])
     assert (part.ranks, part.topology.world) == ((0, 2, 1), 3)
     assert [(node.name, len(ranks)) for node, ranks in part.topology.machines()] == [("alpha", 2), ("beta", 1)]
+
+
+CLUSTER = """
+children:
+  - switch: east
+    uplink: 20 Gbit/s
+    children:
+      - {machine: node1.cluster, ranks: 8, uplink: 10 Gbit/s}
+      - {machine: node2.cluster, ranks: 8, uplink: 10 Gbit/s}
+  - switch: west
+    uplink: 20 Gbit/s
+    children:
+      - {machine: node3.cluster, ranks: 8, uplink: 5 Gbit/s}
+      - {machine: node4.cluster, ranks: 8, uplink: 10 Gbit/s}
+"""
+
+
+@pytest.mark.parametrize("domain", ["", ".cluster"])
+def test_a_job_takes_its_part_of_a_clusters_file(domain: str, tmp_path: Path) -> None:
+    from paceline.runtime.placement import Placements, given
+    from paceline.topology import dump, parse
+
+    whole = tmp_path / "cluster.yaml"
+    whole.write_text(CLUSTER)
+    members = [member(rank, f"node{host}{domain}") for rank, host in enumerate((3, 1, 3, 1, 1))]
+    places = Placements(given(str(whole)), members)
+    part = places.of(members)
+    assert part.ranks == (1, 3, 4, 0, 2)
+    assert [(node.name, len(ranks), node.uplink.up * 8) for node, ranks in part.topology.machines() if node.uplink] == [
+        ("node1.cluster", 3, 10e9),
+        ("node3.cluster", 2, 5e9),
+    ]
+    assert [node.name for node in part.topology.root.walk() if node.kind == "switch"] == ["cluster", "east", "west"]
+    assert parse(dump(part.topology)).world == 5
+
+
+@pytest.mark.parametrize(
+    ("hosts", "why"),
+    [
+        (["node1"] * 9, "has 8 ranks on node1.cluster, but 9 have met on node1"),
+        (["node1", "vm"], "describes 32 ranks, but 2 have met, on node1, vm; a file of more machines serves a job on"),
+        (["vm"], "describes 32 ranks, but 1 have met, on vm; a file of more machines serves"),
+    ],
+)
+def test_a_job_that_is_no_part_of_a_clusters_file_hears_why(hosts: list[str], why: str, tmp_path: Path) -> None:
+    from paceline.errors import RendezvousError
+    from paceline.runtime.placement import Placements, given
+
+    whole = tmp_path / "cluster.yaml"
+    whole.write_text(CLUSTER)
+    with pytest.raises(RendezvousError, match=re.escape(f"PACELINE_TOPOLOGY={whole} {why}")):
+        Placements(given(str(whole)), [member(rank, host) for rank, host in enumerate(hosts)])
 
 
 @pytest.mark.parametrize("with_file", [True, False])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.formats.yaml_lines import text_of
 from paceline.topology import Link, TopologyError, dump, parse, slurm
+from paceline.topology.file import FILE_KIND
 from paceline.topology.hostlist import expand
 
 TREE = """
@@ -67,6 +71,84 @@ def test_the_tree() -> None:
     assert parse(dump(topology)) == topology
 
 
+SHOWN = """SwitchName=s0 Level=0 LinkSpeed=1 Nodes=tux[0-2]
+SwitchName=s1 Level=0 LinkSpeed=1 Nodes=tux[3-4],login
+SwitchName=s2 Level=1 LinkSpeed=1 Nodes=tux[0-4],login Switches=s[0-1]
+"""
+AS_YAML = """---
+# of Slurm 25.05
+- topology: flat
+  cluster_default: false
+  flat: true
+- topology: main
+  cluster_default: true
+  tree:
+    switches:
+      - switch: s0
+        nodes: tux[0-2]
+      - {switch: s1, nodes: "tux[3-4],login"}
+      - switch: s2
+        children: s[0-1]
+- topology: old
+  cluster_default: false
+  tree: {switches: [{switch: a, nodes: b}]}
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TREE.replace("Nodes=tux[0-2]", 'Nodes="tux[0-2]"'),
+        TREE.replace("=", " = "),
+        TREE.replace("Nodes=tux[0-2] ", "nodes= 'tux0, tux1,tux2' Level=0"),
+        SHOWN,
+        SHOWN.replace("Nodes=tux[0-4],login ", "Nodes=(null) "),
+        AS_YAML,
+    ],
+)
+def test_whatever_form_it_has(text: str) -> None:
+    assert slurm.looks_like_slurm(text)
+    assert slurm.parse(text, "topology", 2, 1e9) == slurm.parse(TREE, "topology.conf", 2, 1e9)
+
+
+def test_with_a_byte_order_mark_and_in_several_files(tmp_path: Path) -> None:
+    whole, racks = tmp_path / "topology.conf", tmp_path / "racks" / "leaves.conf"
+    racks.parent.mkdir()
+    head, _, top = TREE.strip().rpartition("\n")
+    racks.write_text(head)
+    whole.write_text(f"\ufeffInclude racks/leaves.conf\n{top}")
+    text = text_of(whole, FILE_KIND)
+    assert slurm.looks_like_slurm(text)
+    assert slurm.parse(text, str(whole), 2, 1e9) == slurm.parse(TREE, "topology.conf", 2, 1e9)
+    racks.write_text(head.replace("tux[0-2]", "tux[0-"))
+    with pytest.raises(TopologyError, match=rf"^{racks}:2: 'tux\[0-' is no list of names"):
+        slurm.parse(text, str(whole), 2, 1e9)
+    racks.write_text("include ../topology.conf")
+    with pytest.raises(TopologyError, match="16 files include each other in a row; one includes itself"):
+        slurm.parse(text, str(whole), 2, 1e9)
+    racks.unlink()
+    with pytest.raises(TopologyError, match=rf"^{whole}:1: cannot read {racks}: No such file"):
+        slurm.parse(text, str(whole), 2, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("- topology: a\n  block: {}\n", "1: none of its topologies has a tree"),
+        (AS_YAML.replace("true\n  tree", "false\n  tree"), "15: main, old are trees, and not one of them is cluster_d"),
+        ("- topology: a\n  tree: 5\n", "2: a tree has a list of switches such as - {switch: leaf, nodes: tux"),
+        ("- topology: a\n  tree:\n    switches:\n      - {switch: a}", "4: a switch has a name and either nodes or c"),
+        ("- topology: a\n  tree:\n    switches:\n      - {switch: a, nodes: b[}", "4: this is not YAML"),
+        ("- topology: a\n  tree:\n    switches:\n      - {switch: a, children: b}", "4: there is no switch b; add it"),
+        ("- topology: a\n  tree:\n    switches: []\n", "3: there is no switch; write {switch: leaf, nodes"),
+    ],
+)
+def test_mistakes_in_yaml_are_explained(text: str, complaint: str) -> None:
+    with pytest.raises(TopologyError) as error:
+        slurm.parse(text, "topology.yaml", 1, 1e9)
+    assert str(error.value).startswith(f"topology.yaml:{complaint}")
+
+
 def test_hosts_without_ranks_are_left_out() -> None:
     topology = slurm.parse(TREE, "topology.conf", {"tux1": 3, "tux0": 1}, 1e9, switch_uplink=5e9)
     assert [child.name for child in topology.root.children] == ["s0"]
@@ -82,10 +164,10 @@ def test_hosts_without_ranks_are_left_out() -> None:
         ("# nothing", "1: there is no switch; write SwitchName=leaf Nodes=tux[0-3]"),
         (
             "SwitchName=a Nodes=x\nSwitchName=b Nodes=y",
-            "2: switches a and b are not joined; add a line SwitchName=top Sw",
+            "2: switches a and b are not joined; add a switch above them",
         ),
-        ("SwitchName=a Nodes=x\nSwitchName=a Nodes=y", "2: switch a is on line 1 already; keep one of them"),
-        ("SwitchName=a Switches=b", "1: there is no SwitchName=b; add its line"),
+        ("SwitchName=a Nodes=x\nSwitchName=a Nodes=y", "2: switch a is at topology.conf:1 already; keep one of them"),
+        ("SwitchName=a Switches=b", "1: there is no switch b; add it"),
         (
             "SwitchName=a Nodes=x\nSwitchName=b Nodes=x\nSwitchName=c Switches=a,b",
             "2: x is below a and b; a tree has one",
@@ -111,7 +193,7 @@ def test_hosts_without_ranks_are_left_out() -> None:
         ),
         (
             "BlockName=a Nodes=x",
-            "1: blockname is not known; known are SwitchName, Nodes, Switches, LinkSpeed; the plugin",
+            "1: blockname is not known; known are SwitchName, Nodes, Switches, LinkSpeed, Level; the",
         ),
         ("SwitchName=a Nodes=x[0-999999]", "1: more than 1000000 ranks"),
         (

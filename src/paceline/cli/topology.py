@@ -23,7 +23,13 @@ from paceline.topology.units import parse_speed
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="A topology in YAML, or Slurm's topology.conf.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="A topology in YAML, Slurm's topology.conf or topology.yaml, or what `scontrol show topology` prints.",
+            show_default=False,
+        ),
+    ],
     svg: Annotated[
         Path | None, typer.Option("--draw", metavar="FILE", help="Draw it as SVG.", callback=writable)
     ] = None,
@@ -34,11 +40,11 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="Write it as a topology file.", callback=writable)
     ] = None,
     ranks_per_machine: Annotated[
-        int | None, typer.Option(min=1, help="For topology.conf: the ranks on each host.", show_default=False)
+        int | None, typer.Option(min=1, help="For a file of Slurm: the ranks on each host.", show_default=False)
     ] = None,
-    uplink: Annotated[str, typer.Option(help="For topology.conf: the speed of each host's link.")] = "",
+    uplink: Annotated[str, typer.Option(help="For a file of Slurm: the speed of each host's link.")] = "",
     switch_uplink: Annotated[
-        str, typer.Option(help="For topology.conf: the speed of a switch's link. [default: all its hosts' together]")
+        str, typer.Option(help="For a file of Slurm: the speed of a switch's link. [default: all its hosts' together]")
     ] = "",
 ) -> int:
     """Show a network as a tree: machines, their ranks, and the speed each way and latency of every link.
@@ -61,12 +67,12 @@ def _read(file: Path, ranks: int | None, uplink: str, switch_uplink: str) -> Top
     if not slurm.looks_like_slurm(text):
         if ranks is not None or uplink or switch_uplink:
             raise TopologyError(
-                f"{file} is not Slurm's topology.conf; it gives ranks and speeds itself, so leave out these options"
+                f"{file} is no file of Slurm; it gives ranks and speeds itself, so leave out these options"
             )
         return parse(text, str(file))
     if ranks is None or not uplink:
         raise TopologyError(
-            f"{file} is Slurm's topology.conf, which gives neither ranks nor speeds; add for example "
+            f"{file} is a file of Slurm, which gives neither ranks nor speeds; add for example "
             "--ranks-per-machine 8 --uplink '100 Gbit/s'"
         )
     try:

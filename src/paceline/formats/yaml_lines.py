@@ -45,7 +45,7 @@ def text_of(path: str | Path, kind: FileKind) -> str:
     if len(data) > LONGEST_FILE:
         raise kind.error(f"{path}: a {kind.what} file is at most {LONGEST_FILE >> 20} MiB long")
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise kind.error(f"{path}:{line}: this is not text in UTF-8; save the file as UTF-8") from None

@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 
 from paceline.errors import RendezvousError
 from paceline.observe.networks import Network
@@ -14,6 +14,9 @@ from paceline.rendezvous import Member
 from paceline.topology import Cpus, Node, Topology
 from paceline.topology.discover import Placement, RankFacts, by_machine, discover
 from paceline.topology.prune import prune
+
+_NAMED = 8
+"""Hosts that an error lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +115,28 @@ def _on_cpus(placement: Placement, members: Sequence[Member]) -> Placement:
 
 
 def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placement:
-    """The place of each rank, by the names of machines if they are those of the hosts, else in the order of ranks."""
+    """The place of each rank, by the names of machines if they are those of the hosts, else in the order of ranks.
+
+    A file of a whole cluster serves a job on some of its machines, with some of their ranks, if it names the hosts.
+    """
     file = f"PACELINE_TOPOLOGY={path}"
+    shared = [(members[ranks[0]].host, ranks) for ranks in by_machine(_facts(members))]
+    named = _by_name(topology, [host for host, _ in shared])
+    if named is not None and topology.world >= len(members):
+        places: dict[int, int] = {}  # the rank of the job, by that of the file
+        for (host, ranks), (name, there) in zip(shared, named, strict=True):
+            if len(ranks) > len(there):
+                raise RendezvousError(f"{file} has {len(there)} ranks on {name}, but {len(ranks)} have met on {host}")
+            places.update(zip(there, ranks, strict=False))
+        return Placement(_renumbered(prune(topology, places)), tuple(places[place] for place in sorted(places)))
     if topology.world != len(members):
-        raise RendezvousError(f"{file} describes {topology.world} ranks, but {len(members)} have met")
-    machines = [(node.name, ranks) for node, ranks in topology.machines()]
-    shared = {members[ranks[0]].host: ranks for ranks in by_machine(_facts(members))}
-    if {name: len(ranks) for name, ranks in machines} == {host: len(ranks) for host, ranks in shared.items()}:
-        return Placement(topology, tuple(rank for name, _ in machines for rank in shared[name]))
+        hosts = ", ".join(sorted({host for host, _ in shared})[:_NAMED])
+        raise RendezvousError(
+            f"{file} describes {topology.world} ranks, but {len(members)} have met, on {hosts}; a file of more "
+            "machines serves a job on some of them if it names them as their hosts are named"
+        )
     name_of: dict[str, str] = {}
-    for name, ranks in machines:
+    for name, ranks in ((node.name, ranks) for node, ranks in topology.machines()):
         first = members[ranks[0]]
         for member in (members[rank] for rank in ranks):
             if member.machine != first.machine:
@@ -130,3 +145,28 @@ def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placeme
         if other != name:
             raise RendezvousError(f"{file} puts {first} on {name}, but it shares a machine with the ranks of {other}")
     return Placement(topology, tuple(range(len(members))))
+
+
+def _by_name(topology: Topology, hosts: Sequence[str]) -> list[tuple[str, Sequence[int]]] | None:
+    """The machine of the file with the name of each host, and its ranks there; None unless each has one of its own.
+
+    A name counts up to its first dot if no machine has the whole name.
+    """
+    machines = {node.name: ranks for node, ranks in topology.machines()}
+    short = {name.partition(".")[0]: name for name in machines}
+    names = [host if host in machines else short.get(host.partition(".")[0]) for host in hosts]
+    if None in names or len(set(names)) < len(names):
+        return None
+    return [(name, machines[name]) for name in names if name is not None]
+
+
+def _renumbered(topology: Topology) -> Topology:
+    """The topology with its ranks named by their numbers."""
+    numbers = count()
+
+    def named(node: Node) -> Node:
+        if node.kind == "rank":
+            return replace(node, name=f"rank {next(numbers)}")
+        return replace(node, children=tuple(map(named, node.children)))
+
+    return replace(topology, root=named(topology.root))

@@ -133,7 +133,7 @@ def parse(text: str, source: str = "topology") -> Topology:
     """Return the topology that `text` describes; `source` names it in errors. Raises TopologyError."""
     if looks_like_slurm(text):
         raise TopologyError(
-            f"{source}:1: this is Slurm's topology.conf, which knows neither ranks nor speeds; make a topology file of "
+            f"{source}:1: this is a file of Slurm, which knows neither ranks nor speeds; make a topology file of "
             f"it: paceline topology {source} --ranks-per-machine 8 --uplink '100 Gbit/s' --yaml cluster.yaml"
         )
     document = Marked(text, source, FILE_KIND)

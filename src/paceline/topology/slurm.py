@@ -1,39 +1,45 @@
-"""Read Slurm's topology.conf (its plugin topology/tree) as a topology.
+"""Read what Slurm says of a network as a topology: topology.conf (its plugin topology/tree), topology.yaml, and what
+`scontrol show topology` prints.
 
     SwitchName=leaf1 Nodes=tux[0-3]
     SwitchName=leaf2 Nodes=tux[4-7]
     SwitchName=spine Switches=leaf[1-2]
 
-It names switches and hosts, but neither ranks nor speeds: its LinkSpeed has no unit, and Slurm itself does not use it.
+They name switches and hosts, but neither ranks nor speeds: LinkSpeed has no unit, and Slurm itself does not use it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from pathlib import Path
 
-from paceline.formats.yaml_lines import DEEPEST
-from paceline.topology.defaults import LOCAL, MOST_RANKS, NETWORK_LATENCY
+from paceline.formats.yaml_lines import FileKind, text_of
+from paceline.topology import slurm_yaml
+from paceline.topology.defaults import MOST_RANKS
 from paceline.topology.errors import TopologyError
 from paceline.topology.hostlist import expand
-from paceline.topology.tree import NOTHING_SAID, Guess, Link, Node, Topology
+from paceline.topology.slurm_tree import Switch, SwitchTree
+from paceline.topology.tree import Link, Topology
 
-_FIELD = re.compile(r"(\w+)=(\S+)\s*")
-_KNOWN = ("switchname", "nodes", "switches", "linkspeed")
-
-
-@dataclass(frozen=True, slots=True)
-class _Switch:
-    line: int
-    nodes: list[str]
-    switches: list[str]
+EXAMPLE = "SwitchName=leaf Nodes=tux[0-3]"
+_FIELD = re.compile(r"""(\w+)\s*=\s*("[^"]*"|'[^']*'|[^\s"']+)\s*""")
+_SPACES = re.compile(r"\s+")
+_INCLUDE = re.compile(r"include\s+(\S.*)", re.IGNORECASE)
+_KNOWN = ("switchname", "nodes", "switches", "linkspeed", "level")
+_NONE = "(null)"
+"""How `scontrol` prints a list without names."""
+_MOST_INCLUDED = 16
+"""Files that include each other in a row."""
+_KIND = FileKind(TopologyError, "topology", EXAMPLE, few="a network has fewer", key="SwitchName")
 
 
 def looks_like_slurm(text: str) -> bool:
-    """Return whether the first line that is neither empty nor a comment is one of topology.conf."""
+    """Return whether the first line that is neither empty nor a comment is one of Slurm's."""
     first = next((line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")), "")
-    return re.match(r"\s*(switchname|blockname)\s*=", first, re.IGNORECASE) is not None
+    if re.match(r"\s*((switchname|blockname)\s*=|include\s+[^:]*$)", first, re.IGNORECASE):
+        return True
+    return slurm_yaml.looks_like_slurm(text)
 
 
 def parse(
@@ -44,131 +50,77 @@ def parse(
     switch_uplink: float | None = None,
     local: Link | None = None,
 ) -> Topology:
-    """Return the topology of the hosts in topology.conf, or of those that `ranks` names.
+    """Return the topology of the hosts that Slurm describes, or of those that `ranks` names.
 
-    text: the file's content. source: its name in errors. ranks: the number of ranks on each host; hosts that a mapping
-    lacks are left out, and so are switches without a host. uplink: bytes per second of a host's link, each way.
-    switch_uplink: the same for a switch's link; None makes it as fast as all hosts below it together. local: the link
-    of each rank in its machine; None for the usual one.
+    text: the file's content. source: its path, for errors and for what it includes. ranks: the number of ranks on each
+    host; hosts that a mapping lacks are left out, and so are switches without a host. uplink: bytes per second of a
+    host's link, each way. switch_uplink: the same for a switch's link; None makes it as fast as all hosts below it
+    together. local: the link of each rank in its machine; None for the usual one.
     Raises TopologyError.
     """
-    return _Reader(source, text, ranks, uplink, switch_uplink, local).topology()
+    if slurm_yaml.looks_like_slurm(text):
+        switches, begin, example = *slurm_yaml.switches_of(text, source), slurm_yaml.EXAMPLE
+    else:
+        switches, begin, example = _switches_of(text, source), f"{source}:1", EXAMPLE
+    return SwitchTree(switches, begin, example, ranks, uplink, switch_uplink, local).topology()
 
 
-class _Reader:
-    def __init__(
-        self,
-        source: str,
-        text: str,
-        ranks: int | Mapping[str, int],
-        uplink: float,
-        switch_uplink: float | None,
-        local: Link | None,
-    ) -> None:
-        self._source = source
-        self._uplink, self._switch_uplink, self._local = uplink, switch_uplink, local
-        self._switches: dict[str, _Switch] = {}
-        for line, statement in _statements(text):
-            self._add(line, statement)
-        hosts = [host for switch in self._switches.values() for host in switch.nodes]
-        self._ranks = dict.fromkeys(hosts, ranks) if isinstance(ranks, int) else ranks
-        self._reached: set[str] = set()
-        self._count = 0
+def _switches_of(text: str, source: str) -> dict[str, Switch]:
+    found: dict[str, Switch] = {}
+    for where, statement in _statements(text, source):
+        name, switch = _switch(where, statement)
+        if name in found:
+            raise TopologyError(f"{where}: switch {name} is at {found[name].where} already; keep one of them")
+        found[name] = switch
+    return found
 
-    def topology(self) -> Topology:
-        parents = self._parents()
-        tops = [name for name in self._switches if name not in parents]
-        if not self._switches:
-            raise self._error(1, "there is no switch; write SwitchName=leaf Nodes=tux[0-3]")
-        if not tops:
-            raise self._error(1, "every switch is below another one, and so below itself; one of them must be the top")
-        if len(tops) > 1:
-            line = self._switches[tops[1]].line
-            raise self._error(
-                line,
-                f"switches {tops[0]} and {tops[1]} are not joined; add a line SwitchName=top Switches={','.join(tops)}",
-            )
-        if sum(self._ranks.get(host, 0) for switch in self._switches.values() for host in switch.nodes) > MOST_RANKS:
-            raise self._error(1, f"more than {MOST_RANKS} ranks")
-        root, _ = self._switch(tops[0], 1)
-        if lost := next((name for name in self._switches if name not in self._reached), None):
-            line = self._switches[lost].line
-            raise self._error(line, f"switch {lost} is below itself; a network is a tree here")
-        if root is None:
-            raise self._error(1, "none of the hosts has ranks; give ranks for hosts that are in the file")
-        return Topology(tops[0], Node("switch", root.name, None, root.children))
 
-    def _switch(self, name: str, depth: int) -> tuple[Node | None, float]:
-        """The switch, or None without a rank below it, and the bytes per second of all its hosts together."""
-        switch = self._switches[name]
-        self._reached.add(name)
-        if depth > DEEPEST:
-            raise self._error(switch.line, f"more than {DEEPEST} levels of switches; a network has fewer")
-        children: list[Node] = []
-        speed = 0.0
-        for child in switch.switches:
-            node, below = self._switch(child, depth + 1)
-            children += [node] if node is not None else []
-            speed += below
-        for host in switch.nodes:
-            if count := self._ranks.get(host, 0):
-                link = Link(self._uplink, self._uplink, NETWORK_LATENCY)
-                ranks = tuple(self._rank() for _ in range(count))
-                children.append(Node("machine", host, link, ranks, assumed=("latency",)))
-                speed += self._uplink
-        if not children:
-            return None, 0.0
-        own = speed if self._switch_uplink is None else self._switch_uplink
-        assumed: tuple[Guess, ...] = NOTHING_SAID if self._switch_uplink is None else ("latency",)
-        return Node("switch", name, Link(own, own, NETWORK_LATENCY), tuple(children), assumed=assumed), speed
+def _switch(where: str, statement: str) -> tuple[str, Switch]:
+    fields = {key.lower(): _SPACES.sub("", value.strip("\"'")) for key, value in _FIELD.findall(statement)}
+    fields = {key: value for key, value in fields.items() if value != _NONE}
+    if "".join(_FIELD.split(statement)[::3]).strip():
+        raise TopologyError(f"{where}: {statement!r:.80} is not KEY=VALUE; write {EXAMPLE}")
+    if unknown := [key for key in fields if key not in _KNOWN]:
+        blocks = "; the plugin topology/block describes no tree" if unknown[0].startswith("block") else ""
+        raise TopologyError(
+            f"{where}: {unknown[0]} is not known; known are SwitchName, Nodes, Switches, LinkSpeed, Level{blocks}"
+        )
+    if "level" in fields and "switches" in fields:
+        fields.pop("nodes", None)  # `scontrol` prints all hosts below a switch, too
+    if "switchname" not in fields or ("nodes" in fields) is ("switches" in fields):
+        raise TopologyError(
+            f"{where}: a line has SwitchName and either Nodes or Switches, as in SwitchName=a Nodes=tux[0-3]"
+        )
+    try:
+        nodes = expand(fields.get("nodes", ""), MOST_RANKS)
+        switches = expand(fields.get("switches", ""), MOST_RANKS)
+    except ValueError as error:
+        raise TopologyError(f"{where}: {error}") from None
+    return fields["switchname"], Switch(where, nodes, switches)
 
-    def _rank(self) -> Node:
-        self._count += 1
-        name = f"rank {self._count - 1}"
-        return Node("rank", name, self._local) if self._local else Node("rank", name, LOCAL, assumed=NOTHING_SAID)
 
-    def _parents(self) -> dict[str, str]:
-        """The switch above each switch and host; each can have only one."""
-        parents: dict[str, str] = {}
-        for name, switch in self._switches.items():
-            for child in (*switch.switches, *switch.nodes):
-                if child in switch.switches and child not in self._switches:
-                    raise self._error(switch.line, f"there is no SwitchName={child}; add its line")
-                if child in parents:
-                    where = f"{parents[child]} and {name}"
-                    raise self._error(switch.line, f"{child} is below {where}; a tree has one way up, keep one of them")
-                parents[child] = name
-        return parents
+def _statements(text: str, source: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Each statement with its place, also of included files, without comments.
 
-    def _add(self, line: int, statement: str) -> None:
-        fields = {key.lower(): value for key, value in _FIELD.findall(statement)}
-        if "".join(_FIELD.split(statement)[::3]).strip():
-            raise self._error(line, f"{statement!r:.80} is not KEY=VALUE; write SwitchName=leaf Nodes=tux[0-3]")
-        if unknown := [key for key in fields if key not in _KNOWN]:
-            blocks = "; the plugin topology/block describes no tree" if unknown[0].startswith("block") else ""
-            raise self._error(
-                line, f"{unknown[0]} is not known; known are SwitchName, Nodes, Switches, LinkSpeed{blocks}"
-            )
-        if "switchname" not in fields or ("nodes" in fields) is ("switches" in fields):
-            raise self._error(
-                line, "a line has SwitchName and either Nodes or Switches, as in SwitchName=a Nodes=tux[0-3]"
-            )
+    A backslash at the end of a line continues it.
+    """
+    for number, statement in _lines(text):
+        where = f"{source}:{number}"
+        included = _INCLUDE.fullmatch(statement)
+        if included is None:
+            yield where, statement
+            continue
+        if depth == _MOST_INCLUDED:
+            raise TopologyError(f"{where}: {_MOST_INCLUDED} files include each other in a row; one includes itself")
+        path = Path(source).parent / included[1].strip("\"'")
         try:
-            nodes = expand(fields.get("nodes", ""), MOST_RANKS)
-            switches = expand(fields.get("switches", ""), MOST_RANKS)
-        except ValueError as error:
-            raise self._error(line, str(error)) from None
-        name = fields["switchname"]
-        if name in self._switches:
-            raise self._error(line, f"switch {name} is on line {self._switches[name].line} already; keep one of them")
-        self._switches[name] = _Switch(line, nodes, switches)
-
-    def _error(self, line: int, reason: str) -> TopologyError:
-        return TopologyError(f"{self._source}:{line}: {reason}")
+            more = text_of(path, _KIND)
+        except TopologyError as error:
+            raise TopologyError(f"{where}: {error}") from None
+        yield from _statements(more, str(path), depth + 1)
 
 
-def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Each statement with its first line's number, without comments; a backslash at the end of a line continues it."""
+def _lines(text: str) -> Iterator[tuple[int, str]]:
     begun, first = "", 0
     for number, line in enumerate(text.splitlines(), 1):
         first = first if begun else number
