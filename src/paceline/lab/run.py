@@ -13,6 +13,7 @@ from paceline.lab.lab import Lab
 from paceline.lab.output import Labelled, say
 from paceline.launch import tree
 from paceline.launch.job import UNBUFFERED, Command, Job, wrapped
+from paceline.launch.kept import kept
 from paceline.launch.supervise import TIMED_OUT, Signals, finish, supervise
 
 _GRACE_SECONDS = 10.0
@@ -30,14 +31,15 @@ def run(
 
     The first machine reads this process's standard input. The code is that of the first machine that failed (128 + n
     for signal n), or 124 after the timeout. Every process that the machines started has ended when it returns; if this
-    process is killed, the kernel sends them SIGTERM.
+    process is killed, the kernel sends them SIGTERM, and what they have started ends, too.
     """
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
         output = Labelled(selector, [machine.host for machine in lab.machines])
         try:
             with output.relay.spoken():
-                with Job(_commands(lab, command, environ), tree.new_mark(environ), stdout=_PIPE, stderr=_PIPE) as job:
+                job = Job(_commands(lab, command, environ), tree.new_mark(environ), stdout=_PIPE, stderr=_PIPE)
+                with kept(job), job:
                     for process, machine in zip(job.processes, lab.machines, strict=True):
                         for pipe, target in ((process.stdout, 1), (process.stderr, 2)):
                             output.listen_to(_taken(pipe), machine.host, target)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from paceline.launch import child, interrupts, tree
+from paceline.launch.control_group import ControlGroup
 from paceline.launch.ends import Ends
 from paceline.launch.outlet import Outlet
 
@@ -100,6 +101,8 @@ class Job:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.failures: list[Ended] = []
         """The processes that failed, in the order of their ends as far as the kernel tells it."""
+        self.group: ControlGroup | None = None
+        """The control group that takes in its processes, see `kept`."""
         self._ends = Ends()
         self._commands = list(commands)
         self._output = output
@@ -179,7 +182,8 @@ class Job:
 
         Returns the pids that could not be ended, normally none.
         """
-        left = tree.end(self.mark, [process.pid for process in self.processes if process.poll() is None], grace)
+        running = [process.pid for process in self.processes if process.poll() is None]
+        left = tree.end(self.mark, running, grace, self.group)
         for process in self.processes:
             if process.pid not in left:
                 process.wait()
@@ -214,6 +218,8 @@ class Job:
                     stderr=err or self._stderr,
                     pass_fds=command.descriptors,
                 )
+            if self.group is not None:
+                self.group.take(process.pid)
         finally:
             for file in (out, err):
                 if file is not None:

@@ -24,6 +24,7 @@ def main() -> int:
     """Run the program described on stdin to its end. Returns its exit code, 128 + n if signal n ended it."""
     from paceline.cpu.budget import available
     from paceline.launch.job import Command, Job, wrapped
+    from paceline.launch.kept import kept
     from paceline.launch.resources import plan_resources
     from paceline.launch.supervise import Signals, supervise
     from paceline.launch.tree import new_mark
@@ -39,7 +40,7 @@ def main() -> int:
     with selectors.DefaultSelector() as selector, signals.watched(selector):
         lifeline = _Lifeline(signals)
         selector.register(0, selectors.EVENT_READ, lifeline)
-        with job:
+        with kept(job), job:
             return supervise(job, selector, signals, lifeline, GRACE_SECONDS)
 
 

@@ -15,6 +15,7 @@ from paceline.cpu.partition import Partition, parse, partition
 from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import UNBUFFERED, Ended, Job
+from paceline.launch.kept import kept
 from paceline.launch.local import LocalJob
 from paceline.launch.output_stream import OutputStream
 from paceline.launch.resources import Resources, plan_resources, plausible
@@ -73,7 +74,8 @@ def run(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget) -
     signals = Signals()
     with selectors.DefaultSelector() as selector, signals.watched(selector):
         if torchrun.redirects_output(request.arguments):
-            with make(request, environment, "-", cores) as job:
+            job = make(request, environment, "-", cores)
+            with kept(job), job:
                 return supervise(job, selector, signals, None, request.grace, interrupt=request.interrupt)
         collector = Collector(selector, interrupts=signals.received)
         job = make(request, environment, collector.address, cores)
@@ -114,7 +116,7 @@ def watch(
     """
     try:
         with collector.relay.spoken():
-            with job:
+            with kept(job), job:
                 agent = _listen_to_agent(job, collector) if by_torchrun else None
                 code = supervise(job, selector, signals, listener or collector, grace, interrupt=interrupt)
             collector.close()

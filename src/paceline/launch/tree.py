@@ -1,7 +1,8 @@
 """Finds and ends everything that a job started: children, their children, and processes that detached themselves.
 
 Each process of a job inherits a mark in its environment. A worker whose parent died first, or that opened a session of
-its own, is no longer anybody's child, but it still carries the mark.
+its own, is no longer anybody's child, but it still carries the mark. One that has cleared its environment is found if
+the job has a control group.
 """
 
 import os
@@ -9,8 +10,11 @@ import secrets
 import signal
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import psutil
+
+from paceline.launch.control_group import ControlGroup
 
 MARK = "PACELINE_LAUNCH"
 """The environment variable that holds the mark."""
@@ -25,9 +29,15 @@ def new_mark(environ: Mapping[str, str]) -> str:
     return f"{outer}:{own}" if outer else own
 
 
-def members(mark: str, roots: Iterable[int]) -> set[psutil.Process]:
-    """Return the living processes that descend from the pids `roots` or carry `mark`, without the calling process."""
+def members(mark: str, roots: Iterable[int], group: ControlGroup | None = None) -> set[psutil.Process]:
+    """Return the living processes that descend from the pids `roots`, carry `mark` or are in `group`.
+
+    The calling process is left out.
+    """
     found: set[psutil.Process] = set()
+    for pid in group.members() if group is not None else ():
+        with suppress(psutil.Error):
+            found.add(psutil.Process(pid))
     for pid in roots:
         try:
             root = psutil.Process(pid)
@@ -52,19 +62,19 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def end(mark: str, roots: Iterable[int], grace: float) -> list[int]:
-    """End the whole tree: SIGTERM, up to `grace` seconds of waiting, then SIGKILL.
+def end(mark: str, roots: Iterable[int], grace: float, group: ControlGroup | None = None) -> list[int]:
+    """End the whole tree, see `members`: SIGTERM, up to `grace` seconds of waiting, then SIGKILL.
 
     Returns the pids that survived SIGKILL: normally none, else processes stuck in the kernel or of another user.
     """
     roots = list(roots)
-    remaining = members(mark, roots)
+    remaining = members(mark, roots, group)
     if grace > 0:
         _signal(remaining, signal.SIGTERM)
         remaining = _wait(remaining, grace)
     # A killed process may have started another one between the search and the kill, so search until nothing is found.
     for _ in range(5):
-        remaining |= members(mark, roots)
+        remaining |= members(mark, roots, group)
         if not remaining:
             return []
         _signal(remaining, signal.SIGKILL)

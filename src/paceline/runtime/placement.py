@@ -136,9 +136,9 @@ def _fitted(path: str, topology: Topology, members: Sequence[Member]) -> Placeme
             "machines serves a job on some of them if it names them as their hosts are named"
         )
     name_of: dict[str, str] = {}
-    for name, ranks in ((node.name, ranks) for node, ranks in topology.machines()):
-        first = members[ranks[0]]
-        for member in (members[rank] for rank in ranks):
+    for name, theirs in ((node.name, ranks) for node, ranks in topology.machines()):
+        first = members[theirs[0]]
+        for member in (members[rank] for rank in theirs):
             if member.machine != first.machine:
                 raise RendezvousError(f"{file} puts {first} and {member} on {name}, but they share no memory")
         other = name_of.setdefault(first.machine, name)

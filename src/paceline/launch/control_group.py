@@ -1,0 +1,48 @@
+"""A control group for the processes of a job, which none of their descendants can leave by detaching itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from paceline.cpu.cgroup import cgroup_folders, read_file
+
+_VERSION = 2
+
+
+class ControlGroup:
+    """The control group at `folder`, below that of the launcher. It limits nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def new(cls) -> ControlGroup | None:
+        """Make one; None where this process may not, as most users outside of containers."""
+        own = next((path for path, version in cgroup_folders(read_file, "") if version == _VERSION), None)
+        if own is None:
+            return None
+        folder = Path(own) / f"paceline-{secrets.token_hex(8)}"
+        try:
+            folder.mkdir()
+        except OSError:
+            return None
+        return cls(folder)
+
+    def take(self, pid: int) -> None:
+        """Take in a process that has started nothing yet. One that may not be moved, or has ended, stays outside."""
+        with suppress(OSError):
+            (self.folder / "cgroup.procs").write_text(str(pid))
+
+    def members(self) -> Iterator[int]:
+        """Return the pids of all processes in it, also of those in groups that were made below it."""
+        for procs in (self.folder / "cgroup.procs", *self.folder.glob("*/**/cgroup.procs")):
+            with suppress(OSError, ValueError):
+                yield from map(int, procs.read_text().split())
+
+    def remove(self) -> None:
+        """Remove it, if no process is left in it."""
+        with suppress(OSError):
+            self.folder.rmdir()
