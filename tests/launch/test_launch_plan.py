@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.cpu.budget import budget as budget_of
 from paceline.cpu.budget import ranges
 from paceline.launch import child, torchrun
 from paceline.launch.arguments import split
 from paceline.launch.job import wrapped
 from paceline.launch.output_stream import OutputStream, last_traceback
-from paceline.launch.resources import plan_resources, plausible, share
+from paceline.launch.resources import of_machine, plan_resources, plausible, share
 from paceline.launch.run import LaunchRequest, check, ranks_environment
 from paceline.launch.unstarted import waits_for
 from paceline.monitor.failure_report import FailureReport
@@ -324,3 +325,26 @@ def test_what_torchrun_waits_for_is_said_in_plain_sentences() -> None:
     assert waits_for(words, {}) == (
         f"{first}{second}This machine cannot connect there: refused: nobody listens on port {port} of 127.0.0.1."
     )
+
+
+@pytest.mark.parametrize(
+    ("cpus", "quota", "machines", "threads"),
+    [
+        (8, None, [range(2), range(2, 4)], [2, 2]),
+        (8, None, [range(2), range(2, 8)], [1, 1]),
+        (2, None, [range(2), range(2, 5)], [1, 1]),
+        (8, 4.0, [range(2), range(2, 4)], [1, 1]),
+        (1, None, [range(1), range(1, 2), range(2, 3)], [1, 1, 1]),
+    ],
+)
+def test_machines_of_a_lab_share_the_cpus(
+    cpus: int, quota: float | None, machines: list[range], threads: list[int]
+) -> None:
+    whole, world = budget_of(range(cpus), quota), machines[-1].stop
+    parts = [of_machine(whole, ranks, world) for ranks in machines]
+    plans = [plan_resources(len(ranks), part, {}) for ranks, part in zip(machines, parts, strict=True)]
+    assert [plan.threads for plan in plans] == threads
+    assert sum(part.cpus for part in parts) == pytest.approx(whole.cpus)
+    assert {cpu for part in parts for cpu in part.affinity} == set(whole.affinity)
+    if cpus >= world:
+        assert sum(len(part.affinity) for part in parts) == cpus, "each has its own"

@@ -20,8 +20,9 @@ from paceline.launch.interrupts import also_from_others
 from paceline.launch.run import LaunchRequest
 from paceline.tune.cache import Cache, Known
 from paceline.tune.run import Run
-from paceline.tune.setting import Setting
+from paceline.tune.setting import Samples, Setting
 from paceline.tune.trial import Effort, trial
+from paceline.tune.tune import Request, tune
 
 TRAINS = [sys.executable, str(PROGRAMS / "watched_job.py"), "0", "-", "end{batch}"]
 QUICK = Effort(seconds=0.2, timeout=DEADLINE)
@@ -53,6 +54,39 @@ def test_a_run_that_shows_nothing_says_why(text: str, timeout: float, reason: st
     run = tried([sys.executable, str(program(tmp_path, text))], Effort(timeout=timeout))
     head, _, tail = reason.partition("{pid}")
     assert run.rates == () and run.reason.startswith(head) and run.reason.endswith(tail)
+
+
+def test_a_script_that_ends_early_is_measured_by_the_steps_that_it_makes() -> None:
+    run = tried([*TRAINS[:2], "60", *TRAINS[3:]], Effort(seconds=60, timeout=DEADLINE))
+    assert run.reason == "" and run.rates
+
+
+@pytest.mark.parametrize(
+    ("uses", "tried", "chosen"),
+    [
+        (set(), [(1, 1), (2, 1)], None),
+        ({2}, [(1, 1), (2, 1), (2, 1)], Setting(2, 1)),
+        ({1, 2}, [(1, 1), (1, 2), (2, 1)], Setting(1, 1)),
+    ],
+    ids=["never", "on several processes", "always"],
+)
+def test_a_script_that_goes_on_without_paceline_is_not_waited_for_again(
+    uses: set[int], tried: list[tuple[int, int]], chosen: Setting | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def stand_in(words: object, setting: Setting, number: int, *_: object) -> Run:
+        ran.append((setting.processes, setting.threads))
+        used = setting.processes in uses
+        rates = (3.0 - setting.processes - setting.threads / 10,) * 3 if used else ()
+        return Run(setting, number, QUICK.of(number), rates, "" if used else "no use of Paceline", not used)
+
+    monkeypatch.setattr("paceline.tune.tune.trial", stand_in)
+    settings = [Setting(1, 1), Setting(1, 2), Setting(2, 1)]
+    request = Request(("train.py",), settings, Samples(strong=True), QUICK, DEADLINE)
+    found = tune(request, {}, Known(), lambda known: None, lambda setting: None)
+    assert ran[: len(tried)] == tried
+    assert (found.choice.chosen.setting if found.choice else None, found.unused) == (chosen, not uses)
 
 
 @pytest.mark.smoke

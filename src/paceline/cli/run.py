@@ -15,6 +15,7 @@ from paceline.cli.checks import finite
 from paceline.cli.usage import UsageError
 from paceline.cpu.budget import CpuBudget, available
 from paceline.launch.arguments import split
+from paceline.launch.resources import of_machine
 from paceline.launch.run import LaunchRequest, run, say
 from paceline.launch.torchrun import ranks_here
 from paceline.settings.parsers import MOST_THREADS
@@ -76,9 +77,22 @@ def command(
     request = LaunchRequest(ctx.obj, ranks, threads, pin, direct, grace, cores, interop)
     environ, budget = dict(os.environ), available()
     try:
-        return run(_tuned(request, environ, budget) if tuned else request, environ, budget)
+        return run(_tuned(request, environ, budget) if tuned else request, environ, _of_lab(budget, environ))
     except ValueError as error:
         raise UsageError(str(error)) from None
+
+
+def _of_lab(budget: CpuBudget, environ: Mapping[str, str]) -> CpuBudget:
+    """The part of the CPUs that this machine of a lab has; all outside of labs."""
+    if "PACELINE_LAB" not in environ:
+        return budget
+    from paceline.lab.lab import Lab  # which other jobs are spared
+
+    inside = Lab.inside(environ)
+    if inside is None:
+        return budget
+    lab, number = inside
+    return of_machine(budget, lab.machines[number].ranks, lab.topology.world)
 
 
 def _tuned(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget) -> LaunchRequest:

@@ -136,7 +136,8 @@ def command(
     found = _searched(request, environ, Known() if again else cache.read(), cache, err)
     show(Console(highlight=False, markup=False), table(found, samples))
     if found.choice:
-        for line in sentences(found.choice, samples, words, wanted, lab is not None):
+        early = [row.setting for row in found.rows if row.early]
+        for line in sentences(found.choice, samples, words, wanted, lab is not None, early):
             print(line)
         if not found.known.complete:
             err.print(f"paceline: the search {'was interrupted' if found.interrupted else 'ran out of time'}; ", end="")
@@ -147,7 +148,12 @@ def command(
     if found.interrupted:
         return 130
     if not found.choice:
-        print(f"paceline tune: none of {len(settings)} settings could be measured", file=sys.stderr)
+        why = f"none of {len(settings)} settings could be measured"
+        if found.unused:
+            why = "the script does not use Paceline, so that its steps cannot be measured; start it as it trains"
+        elif any(row.early for row in found.rows):
+            why += ", as the script ends too early, or does not use Paceline; let it make more steps"
+        print(f"paceline tune: {why}", file=sys.stderr)
     return 0 if found.choice else 1
 
 

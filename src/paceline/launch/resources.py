@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
-from paceline.cpu.budget import ranges
+from paceline.cpu.budget import CpuBudget, ranges
 from paceline.cpu.partition import Partition
 from paceline.launch.threads import THREAD_VARIABLES, thread_variables
 
@@ -97,6 +97,19 @@ def plan_resources(
         else "cores: not pinned, " + _why_unpinned(ranks, budget)
     )
     return Resources(None if "OMP_NUM_THREADS" in environ else chosen, cores, variables, (thread_reason, core_reason))
+
+
+def of_machine(budget: CpuBudget, ranks: range, world: int) -> CpuBudget:
+    """Return the part of these CPUs that a machine of a lab has. The machines share them in proportion to their ranks.
+
+    ranks: those of the machine, of `world` ranks in all.
+    """
+    count = len(budget.affinity)
+    first, last = (count * place // world for place in (ranks.start, ranks.stop))
+    own = budget.affinity[first : max(last, first + 1)]
+    quota = None if budget.quota is None else budget.quota * len(ranks) / world
+    cpus = budget.cpus * len(ranks) / world
+    return CpuBudget(cpus, own, quota, f"{cpus:g} of {budget.cpus:g} CPUs, which the machines of the lab share")
 
 
 def share(cpus: Sequence[int], ranks: int) -> tuple[tuple[int, ...], ...]:

@@ -16,7 +16,7 @@ class Row:
     """A setting that was tried.
 
     throughput: in the unit of `Samples.unit`; None if the setting failed, for the `reason`. effective_batch: None if
-    the batch is not known.
+    the batch is not known. early: whether it failed because the script ended too early.
     """
 
     setting: Setting
@@ -24,6 +24,7 @@ class Row:
     runs: int
     effective_batch: int | None
     reason: str = ""
+    early: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def rows(runs: Sequence[Run], samples: Samples) -> list[Row]:
         reason = next((run.reason for run in own if run.reason), "")
         size = samples.per_step(setting) if setting.batch is not None else None
         speed = None if reason else estimate(throughputs(own, setting, samples))
-        found.append(Row(setting, speed, len(own), size, reason))
+        found.append(Row(setting, speed, len(own), size, reason, any(run.early for run in own)))
     return sorted(found, key=lambda row: -row.throughput.value if row.throughput else 0.0)
 
 

@@ -15,7 +15,8 @@ class Run:
     """One run.
 
     number: how many runs of the setting were before it. seconds: how long its steps were to be measured. rates: the
-    steps per second of each block of consecutive steps; empty if the run failed, for the `reason`.
+    steps per second of each block of consecutive steps; empty if the run failed, for the `reason`. unused: whether the
+    script went on without using Paceline. early: whether it ended well, but too early for its steps to be measured.
     """
 
     setting: Setting
@@ -23,6 +24,8 @@ class Run:
     seconds: float
     rates: tuple[float, ...] = ()
     reason: str = ""
+    unused: bool = False
+    early: bool = False
 
 
 def block_rates(begins_ns: Sequence[int]) -> tuple[float, ...]:

@@ -61,9 +61,17 @@ def records(found: Found) -> list[dict[str, Any]]:
 
 
 def sentences(
-    choice: Choice, samples: Samples, words: Sequence[str], wanted: range | None, in_lab: bool = False
+    choice: Choice,
+    samples: Samples,
+    words: Sequence[str],
+    wanted: range | None,
+    in_lab: bool = False,
+    early: Sequence[Setting] = (),
 ) -> Iterator[str]:
-    """Say what was chosen, how sure that is, what it does to the batch, and how to start the script with it."""
+    """Say what was chosen, how sure that is, what it does to the batch, and how to start the script with it.
+
+    early: the settings with which the script ended too early.
+    """
     chosen, setting = choice.chosen, choice.chosen.setting
     assert chosen.throughput is not None
     yield f"chosen: {described(setting)}, {number(chosen.throughput.value)} {samples.unit(setting)}"
@@ -71,6 +79,11 @@ def sentences(
         yield (
             f"it ties with {choice.fastest.setting}, which is within {fitted.TIE:.0%}, with an interval that overlaps "
             "with its own, and asks for less"
+        )
+    if early:
+        yield (
+            f"{', '.join(map(str, early))}: the script ended before its steps could be measured, so that this may be "
+            "faster; let it make more steps"
         )
     if choice.next and choice.margin:
         yield f"{_times(choice.margin)} of {choice.next.setting}, the next best"

@@ -33,6 +33,7 @@ _LOOK_SECONDS = 0.2
 _ANSWER_SECONDS = 2.0
 _PORTS = itertools.cycle(range(29600, 29700))
 """Ports of a lab, where nothing else runs: a job that was ended leaves its own in use for a while."""
+_UNUSED = "and no use of Paceline"
 _LAST_WORDS = 300
 """The most characters of an error that a reason quotes."""
 
@@ -76,10 +77,15 @@ class Steps:
         self.begins = [begin for begin in self.begins if begin < told[0]] + told
         return True
 
-    def warm(self) -> list[int]:
-        """The steps after the warm-up."""
+    def warm(self, ended: bool = False) -> list[int]:
+        """The steps after the warm-up, which is the first half at most of a job that has ended."""
         late = self.begins[fitted.WARM_UP_STEPS :]
-        return [begin for begin in late if begin - self.begins[0] >= fitted.WARM_UP_SECONDS * 1e9]
+        if not late:
+            return []
+        warm_up_ns = fitted.WARM_UP_SECONDS * 1e9
+        if ended:
+            warm_up_ns = min(warm_up_ns, (self.begins[-1] - self.begins[0]) / 2)
+        return [begin for begin in late if begin - self.begins[0] >= warm_up_ns]
 
     def enough(self, seconds: float) -> bool:
         """Return whether these steps are enough for a measurement of so many seconds."""
@@ -116,10 +122,12 @@ def trial(
         with _job(setting, program, env, output, lab) as job:
             steps, reason = _watched(job, effort.of(number), effort.timeout, until)
         reason = reason or _failure(job, output)
-        rates = block_rates(steps.warm())
-        if not reason and len(steps.warm()) <= fitted.LEAST_SLOW_STEPS:
+        warm = steps.warm(ended=not steps.enough(effort.of(number)))
+        early = not reason and len(warm) <= fitted.LEAST_SLOW_STEPS
+        if early:
             reason = _too_few(steps)
-        return Run(setting, number, effort.of(number), () if reason else rates, reason)
+        rates = () if reason else block_rates(warm)
+        return Run(setting, number, effort.of(number), rates, reason, reason.endswith(_UNUSED), early)
     finally:
         shutil.rmtree(output, ignore_errors=True)
 
@@ -141,7 +149,7 @@ def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[St
             break
         if time.monotonic() > patience:
             count = len(steps.begins)
-            since = f"after {count} steps" if count else "after the start" if steps.known else "and no use of Paceline"
+            since = f"after {count} steps" if count else "after the start" if steps.known else _UNUSED
             return steps, f"no step for {in_full(timeout)} s {since}"
         if time.monotonic() > until:
             return steps, "the time of the search was over before its steps were measured"
@@ -179,4 +187,4 @@ def _failure(job: Job, output: Path) -> str:
 def _too_few(steps: Steps) -> str:
     if not steps.known:
         return "it ended, and none of its processes used Paceline for long enough to be asked"
-    return f"it ended after {len(steps.begins)} steps, of which the first {fitted.WARM_UP_STEPS} at least are warm-up"
+    return f"it ended after {len(steps.begins)} steps, of which the first {fitted.WARM_UP_STEPS} are warm-up"

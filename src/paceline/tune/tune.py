@@ -33,13 +33,22 @@ class Request:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a search. choice: None if no setting could be measured. measured: how many runs it made itself."""
+    """The result of a search.
+
+    choice: None if no setting could be measured. measured: how many runs it made itself. unused: whether the script was
+    seen not to use Paceline, which ended the search.
+    """
 
     rows: list[Row]
     choice: Choice | None
     known: Known
     measured: int
     interrupted: bool = False
+    unused: bool = False
+
+
+class _Unused(Exception):
+    """The script does not use Paceline, so that no run of it can be measured."""
 
 
 def tune(
@@ -58,9 +67,11 @@ def tune(
     begun, longest = len(known.runs), 0.0
     runs: list[Run] = []
 
-    def measure(setting: Setting, number: int) -> float | None:
+    unused: dict[int, Run] = {}  # by the number of processes with which the script did not use Paceline
+    largest = max(request.settings, key=lambda setting: setting.processes, default=None)
+
+    def tried(setting: Setting, number: int) -> Run:
         nonlocal known, longest
-        progress(setting)
         run = known.find(setting, number, request.effort.of(number))
         if run is None:
             began = time.monotonic()
@@ -68,7 +79,17 @@ def tune(
             longest = max(longest, time.monotonic() - began)
             known = replace(known, runs=(*known.runs, run))
             keep(known)
+        return run
+
+    def measure(setting: Setting, number: int) -> float | None:
+        progress(setting)
+        before = unused.get(setting.processes)
+        run = replace(before, setting=setting) if before is not None else tried(setting, number)
         runs.append(run)
+        if run.unused and before is None:  # perhaps it does with more processes
+            unused[setting.processes] = run
+            if largest is not None and (largest.processes in unused or tried(largest, 0).unused):
+                raise _Unused
         progress(None)
         return median(run.rates) * request.samples.per_step(setting) if run.rates else None
 
@@ -77,13 +98,15 @@ def tune(
         return is_clear(rows(own, request.samples))
 
     search = Search(request.settings)
-    interrupted = False
+    interrupted = is_unused = False
     try:
         search.run(measure, lambda: time.monotonic() + longest < until, decided)
     except KeyboardInterrupt:
         interrupted = True
+    except _Unused:
+        is_unused = True
     found = rows(runs, request.samples)
     choice = choose(runs, found, search.leaders, request.samples, request.default)
     known = replace(known, chosen=choice.chosen.setting if choice else None, complete=search.complete)
     keep(known)
-    return Found(found, choice, known, len(known.runs) - begun, interrupted)
+    return Found(found, choice, known, len(known.runs) - begun, interrupted, is_unused)
