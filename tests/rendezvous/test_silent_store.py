@@ -13,10 +13,7 @@ from meeting_ranks import TIMEOUT, Rank, close
 from rendezvous_fakes import good, in_threads
 
 from paceline.errors import RendezvousError
-from paceline.rendezvous import (
-    assembly,
-    bounded,
-)
+from paceline.rendezvous import bounded, introduction, records
 from paceline.rendezvous.store import MemoryStore
 
 
@@ -49,7 +46,8 @@ class Silent:
 def test_a_store_that_falls_silent_is_named_at_the_limit(
     answers: int, ranks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assembly, "LAST_WORDS", 0.1)
+    for module in (introduction, records):
+        monkeypatch.setattr(module, "LAST_WORDS", 0.1)
     store = Silent(answers)
     try:
         for error in in_threads([partial(Rank().meet, store, rank, 2, 0.3) for rank in ranks]):
