@@ -56,6 +56,8 @@ void bind_errors(nb::module_& m) {
 }
 
 void raise(const Failure& failure, const nb::object& failed, bool alone) {
+  // Ctrl-C reaches all ranks of a terminal, and one of them tells the others of its own before they have seen theirs.
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
   const nb::object error = exception_of(failure);
   const bool has_failed = failure.kind != ErrorKind::invalid && failure.kind != ErrorKind::refused;
   if (has_failed && !failed.is_none()) failed(error, text_of(failure.culprit), alone);

@@ -126,7 +126,7 @@ class GroupCommunicator final : public mpi::Communicator {
   // Lets Python hear of a failure, as where a call of Python's fails.
   void tell(const Failure& failure) {
     const WithGil gil;
-    const bool interrupted = PyErr_Occurred() != nullptr;  // a signal handler has raised while this call waited
+    const bool interrupted = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;  // a signal handler has raised
     PyErr_Clear();
     try {
       raise(failure, self_.failed);

@@ -31,6 +31,12 @@ def test_ctrl_c_reaches_a_rank_that_waits(tmp_path: Path) -> None:
     assert "was interrupted" in (tmp_path / "rank-1.out").read_text()
 
 
+def test_ctrl_c_of_all_ranks_is_raised_where_each_waits(tmp_path: Path) -> None:
+    output = tmp_path / "ranks"
+    output.mkdir()
+    run(2, PROGRAMS / "interrupted_by_all.py", str(tmp_path / "line"), output=output, deadline=120)
+
+
 def test_a_job_that_was_suspended_goes_on(tmp_path: Path) -> None:
     run(2, PROGRAMS / "suspended.py", output=tmp_path, deadline=250)
     assert all((tmp_path / f"rank-{rank}.out").read_text() == "right\n" for rank in range(2))
