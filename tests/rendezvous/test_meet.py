@@ -74,6 +74,9 @@ def test_several_machines(machines: str) -> None:
             assert link.shared == (machines[rank] == machines[other])
             if not link.shared:
                 assert link.sock.getsockname()[0] == "127.0.0.1"  # names differ, the network namespace does not
+                assert link.sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                # Firewalls forget connections that are idle for some minutes.
+                assert link.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) <= 120
     close(meetings)
 
 
