@@ -80,14 +80,18 @@ def others() -> Iterator[tuple[Rank, FakeCoordinator]]:
     rank.close()
 
 
-def test_phases_ticks_and_operations(tmp_path: Path, others: tuple[Rank, FakeCoordinator]) -> None:
+def test_phases_ticks_and_operations(
+    tmp_path: Path, others: tuple[Rank, FakeCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = wall_ns()
+    monkeypatch.setattr("paceline.observe.observer.wall_ns", lambda: ahead)  # somebody may set the clock meanwhile
     other, theirs = others
     engine, mine = FakeEngine(rows=[operation(1)]), FakeCoordinator()
     mine.add(FakeRecord("before", submitted_ns=1, negotiated_ns=2, done_ns=3))
     observer = Observer(engine, lambda: {9: mine}, dict, Annotations(int), 0, 2)
     path = tmp_path / "timeline.json"
     timeline = Timeline(str(path), observer, Name(os.geteuid(), JOB, 0, os.getpid()), mark_cycles=True)
-    now = timeline._origin - wall_ns()
+    now = timeline._origin - ahead
     for number in (1, 2):
         begin = now + number * 1_000_000
         record = FakeRecord("w", "all_reduce", 8, number, begin, begin + 50_000, 0, 0, begin + 90_000)

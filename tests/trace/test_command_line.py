@@ -47,11 +47,14 @@ def test_any_command_line_is_one_short_printable_line(words: list[str]) -> None:
 
 
 def test_only_the_arguments_of_a_process_are_read() -> None:
-    words = [sys.executable, "-c", "input()", "train.py", "--token", SECRET]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, env={**os.environ, "MINE": SECRET}) as process:
+    words = [sys.executable, "-c", "print(flush=True), input()", "train.py", "--token", SECRET]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(words, env={**os.environ, "MINE": SECRET}, **pipes) as process:
         try:
+            assert process.stdout is not None
+            process.stdout.readline()  # the kernel knows the arguments a little later than the file
             line = command_line(process.pid)
         finally:
             process.kill()
-    assert line.endswith("-c input() train.py --token ***")
+    assert line.endswith("-c print(flush=True), input() train.py --token ***")
     assert command_line(process.pid) == "", "it has ended"
