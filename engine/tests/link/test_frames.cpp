@@ -67,7 +67,7 @@ TEST(many_random_frames) {
   for (int i = 0; i < kFrames; ++i) {
     // Right at first sight, wrong in one of many ways: random fields behind a valid start.
     Header header = random_header(random);
-    if (random() % 4 != 0) header.frame = static_cast<Frame>(random() % 14);
+    if (random() % 4 != 0) header.frame = static_cast<Frame>(random() % (static_cast<unsigned>(Frame::time) + 1));
     if (random() % 4 != 0) header.collective = static_cast<Collective>(random() % kCollectiveNames.size());
     if (random() % 4 != 0) header.dtype = static_cast<DType>(random() % kDTypeNames.size());
     if (random() % 4 != 0) header.op = static_cast<Op>(random() % 9);
