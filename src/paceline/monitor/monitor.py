@@ -54,7 +54,7 @@ class Recorder(Protocol):
         ...
 
     def clocks(self) -> Clocks:
-        """What this process knows of the clocks of its job's machines."""
+        """The bounds that this process has of other machines' clocks."""
         ...
 
     def dump(self) -> None:

@@ -46,7 +46,7 @@ class Last:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Who came last in the calls that all ranks have shown.
+    """The lateness of all ranks in the calls that each of them has shown.
 
     count: how many these are. late: for each rank the calls in which it was the last: by how many ns it was later than
     the rank before it, and the name of the call, "" if it has none. untold, within_ns: as in `Last`, of all calls.

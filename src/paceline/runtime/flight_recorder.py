@@ -143,7 +143,7 @@ class FlightRecorder:
         return None if member is None else (self._rank_of(member), member.pid)
 
     def clocks(self) -> Clocks:
-        """What this process knows of the clocks of its job's machines."""
+        """The bounds that this process has of other machines' clocks."""
         told = self._clocks()
         with self._lock:
             known = [(self._members[who].machine, least, most) for who, least, most in told if who in self._members]

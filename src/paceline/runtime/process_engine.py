@@ -70,7 +70,7 @@ class ProcessEngine:
         return self.thread.engine.events(after) if self.thread is not None else []
 
     def clocks(self) -> Sequence[tuple[str, int, int]]:
-        """How far the clocks of ranks on other machines are ahead; see `paceline._engine.Engine.clocks`."""
+        """The ns by which the clocks of ranks on other machines are ahead; see `paceline._engine.Engine.clocks`."""
         return self.thread.engine.clocks() if self.thread is not None else []
 
     def exposed_ns(self) -> int:

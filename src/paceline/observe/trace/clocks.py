@@ -43,7 +43,7 @@ class Meeting(NamedTuple):
 
 @dataclass(frozen=True)
 class Clocks:
-    """What a rank knows of clocks, all CLOCK_REALTIME.
+    """The knowledge that a rank has of clocks, all CLOCK_REALTIME.
 
     machine: the machine whose clock its times are of, "" if it does not say. ahead: for other machines, the ns by which
     their clocks are ahead of this one, at least and at most.

@@ -12,7 +12,7 @@ from paceline.formats.sizes import show_seconds
 _NOTABLY = 1.1
 """The least ratio of the time that ranks compute to that of the others for which they are named."""
 COMPUTES, INPUT, EXCHANGES = "computes", "input", "exchanges"
-"""What a rank may take longer for."""
+"""The reasons for which a rank may take longer."""
 _NAMED = 3
 """Ranks that a sentence names one by one."""
 
