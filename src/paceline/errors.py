@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import NamedTuple
 
 from paceline._engine import Aborted, CommunicationError, Mismatch, PeerLost, Timeout
+from paceline.host_name import host_name
 
 __all__ = ["Aborted", "CommunicationError", "ConfigurationError", "Mismatch", "PeerLost", "RendezvousError", "Timeout"]
 
@@ -44,7 +44,7 @@ class RendezvousError(CommunicationError):
 def refusal(message: str, rank: int | None = None) -> CommunicationError:
     """An error for which this process itself is to blame. rank: its number in the job, where that is known."""
     error = CommunicationError(message)
-    error.rank, error.host, error.pid = rank, socket.gethostname(), os.getpid()
+    error.rank, error.host, error.pid = rank, host_name(), os.getpid()
     return error
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from elastic_jobs import DEADLINE, nothing_runs, run, said, started, wait_until
 
+from paceline.horovod.driver.hosts import Discovery
 from paceline.horovod.driver.job import ElasticJob
 from paceline.horovod.driver.limits import Limits
 from paceline.horovod.driver.messages import Asked
@@ -216,3 +217,10 @@ def test_a_bad_request_gets_one_sentence(arguments: str, words: str, capsys: pyt
         main(shlex.split(arguments))
     err = capsys.readouterr().err
     assert words.replace("false should", "echo should") in err.splitlines()[-1], err
+
+
+def test_a_script_that_prints_no_host_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
+    Discovery("true", 1, os.environ).close()
+    assert capsys.readouterr().err == (
+        "paceline: the host discovery script true prints no host yet; it should print lines like host:2\n"
+    )

@@ -401,8 +401,17 @@ def check_wrong_dtype(rank: int, size: int) -> None:
         hvd.allreduce(torch.ones(2, dtype=torch.int16))
     with pytest.raises(ValueError, match="floating-point"):
         hvd.allreduce(torch.ones(2, dtype=torch.int32), op=hvd.Adasum)
-    with pytest.raises(ValueError, match="at least one tensor"):
-        hvd.grouped_allreduce_async([])
+    for call in (
+        hvd.grouped_allreduce,
+        hvd.grouped_allreduce_,
+        hvd.grouped_allreduce_async,
+        hvd.grouped_allgather,
+        hvd.grouped_reducescatter,
+    ):
+        with pytest.raises(
+            ValueError, match=r"^a grouped (allreduce|allgather|reducescatter) needs at least one tensor$"
+        ):
+            call([])
 
 
 def test_what_cannot_be_combined(ranks: Ranks) -> None:

@@ -1,5 +1,7 @@
 """What the launcher decides before it starts anything: arguments, threads, cores, the command line for torchrun."""
 
+import errno
+import os
 import shlex
 import socket
 import sys
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from paceline.cpu.budget import budget as budget_of
 from paceline.cpu.budget import ranges
+from paceline.host_name import host_name
 from paceline.launch import child, torchrun
 from paceline.launch.arguments import split
 from paceline.launch.job import wrapped
@@ -20,6 +23,7 @@ from paceline.launch.resources import of_machine, plan_resources, plausible, sha
 from paceline.launch.run import LaunchRequest, check, ranks_environment
 from paceline.launch.unstarted import waits_for
 from paceline.monitor.failure_report import FailureReport
+from paceline.torch.installed import require_torch
 
 
 @dataclass(frozen=True)
@@ -348,3 +352,23 @@ def test_machines_of_a_lab_share_the_cpus(
     assert {cpu for part in parts for cpu in part.affinity} == set(whole.affinity)
     if cpus >= world:
         assert sum(len(part.affinity) for part in parts) == cpus, "each has its own"
+
+
+def test_what_no_job_can_do_without_is_asked_for_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: object) -> int:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(socket, "gethostname", lambda: b"caf\xe9".decode(errors="surrogateescape"))
+    assert host_name() == "caf\\xe9"
+    check(LaunchRequest(split([sys.executable]), "2", direct=True), {}, True)
+    with pytest.raises(ValueError, match=r"torchrun does not run where .*, as caf.xe9: change it, or .* --direct"):
+        check(LaunchRequest(split([sys.executable]), "2"), {}, False)
+    monkeypatch.setattr(os, "eventfd", denied)
+    with pytest.raises(ValueError, match=r"allows no eventfd \(Operation not permitted\), which every rank"):
+        check(LaunchRequest(split([sys.executable]), "2", direct=True), {}, True)
+
+
+def test_torch_is_asked_for_where_it_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"^paceline\.torch needs PyTorch [0-9.]+-[0-9.]+, which is not installed"):
+        require_torch("paceline.torch")

@@ -124,6 +124,27 @@ def test_limits_that_leave_no_shared_memory_are_told() -> None:
         runtime_of(settings(0, 1), Limited())
 
 
+def test_limits_that_leave_no_engine_or_no_group_are_told() -> None:
+    class Denied(FakeModule):
+        def Engine(self, *_: object) -> Any:
+            raise RuntimeError("eventfd: Operation not permitted")
+
+    class Limited(FakeModule):
+        def Engine(self, *arguments: Any) -> Any:
+            engine = super().Engine(*arguments)
+            engine.group = full  # type: ignore[method-assign]
+            return engine
+
+    def full(*_: object) -> Any:
+        raise MemoryError("std::bad_alloc")
+
+    for module, why in ((Denied(), r"no engine \(eventfd: Operation not permitted\)"), (Limited(), "ulimit -v")):
+        runtime = runtime_of(settings(0, 1), module)
+        with pytest.raises(CommunicationError, match=why):
+            runtime.group(None, 0, 1, 5.0)
+        runtime.close()
+
+
 def test_ranks_without_a_cpu_each_do_not_spin(runtimes: list[Runtime]) -> None:
     group_of_all(runtimes)
     cpus = len(os.sched_getaffinity(0))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cpu.partition import Partition
+from paceline.host_name import host_name
 
 log = logging.getLogger("paceline")
 
@@ -95,7 +95,7 @@ def say(partition: Partition, notes: str, rank: int, thread_count: str | None) -
     threads = f"; {advice}" if (advice := thread_advice(partition, thread_count)) else ""
     line = f"cores: {partition.parts} ({partition.reason}){threads}{'; ' * bool(notes)}{notes}"
     if rank == 0:
-        print(f"paceline: rank 0 on {socket.gethostname()}: {line}", file=sys.stderr, flush=True)
+        print(f"paceline: rank 0 on {host_name()}: {line}", file=sys.stderr, flush=True)
     else:
         log.info("%s", line)
 

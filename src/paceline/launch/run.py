@@ -12,6 +12,7 @@ from functools import partial
 
 from paceline.cpu.budget import CpuBudget, physical_cores
 from paceline.cpu.partition import Partition, parse, partition
+from paceline.host_name import host_name
 from paceline.launch import torchrun
 from paceline.launch.arguments import Arguments
 from paceline.launch.job import UNBUFFERED, Ended, Job
@@ -145,6 +146,7 @@ def check(request: LaunchRequest, environ: Mapping[str, str], direct: bool) -> N
     if not request.ranks.isdigit() and request.ranks not in torchrun.RANK_WORDS:
         words = ", ".join(torchrun.RANK_WORDS)
         raise ValueError(f"-n {request.ranks}: the number of ranks must be a number (or, with torchrun, {words})")
+    check_system(direct)
     script = arguments.program[0]
     if torchrun.is_file(script) and not os.access(script, os.R_OK):
         raise ValueError(f"{script} may not be read")
@@ -165,6 +167,24 @@ def check(request: LaunchRequest, environ: Mapping[str, str], direct: bool) -> N
             raise ValueError(f"-n {request.ranks}: without torchrun the number of ranks must be a number")
     if request.pin and arguments.gives("--run-path"):
         raise ValueError("--pin and --run-path don't go together")
+
+
+def check_system(direct: bool) -> None:
+    """Raise ValueError, with one sentence, if the system lacks what every job needs."""
+    try:
+        os.close(os.eventfd(0, os.EFD_CLOEXEC))
+    except OSError as error:
+        raise ValueError(
+            f"this system allows no eventfd ({error.strerror}), which every rank needs: its sandbox must allow it"
+        ) from None
+    if not direct:
+        try:
+            socket.gethostname().encode("idna")
+        except UnicodeError:
+            raise ValueError(
+                f"torchrun does not run where the host name is no name for DNS, as {host_name()}: change it, or "
+                "start the ranks of one machine with --direct"
+            ) from None
 
 
 def division(request: LaunchRequest, environ: Mapping[str, str], budget: CpuBudget, ranks: int) -> list[Partition]:
@@ -245,7 +265,7 @@ def explain(cause: Cause) -> None:
     if waited_for:
         say(f"the job stopped for {waited_for}, which did not come in time; {who}, which waited, said:")
     else:
-        say(f"first to fail on {socket.gethostname()}: {who}; it {'said:' if words else 'wrote nothing to stderr'}")
+        say(f"first to fail on {host_name()}: {who}; it {'said:' if words else 'wrote nothing to stderr'}")
     if words:
         print(words, file=sys.stderr, flush=True)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import selectors
-import socket
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
+from paceline.host_name import host_name
 from paceline.launch.arguments import Arguments
 from paceline.launch.relay import Relay
 from paceline.launch.stderr import Collector
@@ -62,7 +62,7 @@ def waits_for(arguments: Arguments, environ: Mapping[str, str]) -> str:
     except OSError as error:
         found = f"This machine cannot connect there: {explain(error, place)}."
     return (
-        f"no rank has started on {socket.gethostname()}. torchrun waits until {nodes} machines (--nnodes) have met at "
+        f"no rank has started on {host_name()}. torchrun waits until {nodes} machines (--nnodes) have met at "
         f"{place.host}:{place.port}. {found}"
     )
 

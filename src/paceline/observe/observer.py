@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections import deque
@@ -11,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+from paceline.host_name import host_name
 from paceline.observe.annotations import Annotations
 from paceline.observe.figures import Figures, Group, Waiting
 from paceline.observe.news import News
@@ -173,7 +173,7 @@ class Observer:
             return Figures(
                 rank=self._rank,
                 size=self._size,
-                host=socket.gethostname(),
+                host=host_name(),
                 pid=os.getpid(),
                 since_ns=self._since or now,
                 time_ns=now,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable
 
+from paceline.host_name import host_name
 from paceline.process import at_exit
 from paceline.process.orphan import end_with_torchrun
 from paceline.runtime.runtime import Runtime
@@ -72,5 +72,5 @@ def set_up_logging(settings: Settings) -> None:
     log.setLevel(settings.log_level)
     if not log.handlers and not logging.getLogger().handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter(f"{socket.gethostname()}:{settings.rank}: %(levelname)s %(message)s"))
+        handler.setFormatter(logging.Formatter(f"{host_name()}:{settings.rank}: %(levelname)s %(message)s"))
         log.addHandler(handler)

@@ -16,6 +16,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from paceline.errors import NOBODY, Culprit, RendezvousError
+from paceline.host_name import host_name
 from paceline.rendezvous.congestion import avoid_bbr
 from paceline.rendezvous.conversation import PATIENCE, Conversation, HungUp, Silent, Stranger, converse
 from paceline.rendezvous.deadline import Deadline
@@ -213,7 +214,7 @@ def reach(
                 elif refused_since is None:
                     refused_since = Deadline(refusal)
                 gone = refused_since is not None and refused_since.passed
-                here = socket.gethostname() if isinstance(error, socket.gaierror) else source
+                here = host_name() if isinstance(error, socket.gaierror) else source
                 problem = partial(_unreached, who, here, endpoint, troubles)
                 if deadline.passed or gone or (isinstance(error, Refused) and len(endpoints) == 1):
                     limit = f" within {deadline.seconds:g} s" if deadline.passed else ""
@@ -278,4 +279,4 @@ def source_address(host: str) -> str | None:
 def _source_towards(endpoint: Endpoint) -> str:
     if isinstance(endpoint, UnixName):
         return "this machine"
-    return source_address(endpoint.host) or f"{socket.gethostname()} (no route)"
+    return source_address(endpoint.host) or f"{host_name()} (no route)"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+from paceline.host_name import host_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Machine:
 def this_machine(name: str | None = None) -> Machine:
     """Return this machine's identity. name: the text of PACELINE_MACHINE, which replaces the name but not the place."""
     place = _place()
-    return Machine(name or place, place, socket.gethostname() or "unnamed")
+    return Machine(name or place, place, host_name() or "unnamed")
 
 
 def _place() -> str:
@@ -33,7 +34,7 @@ def _place() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}-{Path('/proc/self/ns/net').stat().st_ino}"
     except OSError:
-        return f"{socket.gethostname()}-0"
+        return f"{host_name()}-0"
 
 
 def pid_namespace() -> int:

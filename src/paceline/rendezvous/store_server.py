@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 
 from paceline.errors import Culprit, RendezvousError
+from paceline.host_name import host_name
 from paceline.rendezvous import interfaces
 from paceline.rendezvous.acceptor import STUCK, Acceptor, peer_credentials
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger, Trust
@@ -234,7 +235,7 @@ def _open_doors(endpoints: list[Endpoint], settings: Settings, seconds: float) -
                 door.close()
             troubles.append(f"{endpoint}: {error.strerror or error}")
     reason = "rank 0 cannot open the store: " + "; ".join(troubles)
-    raise RendezvousError(reason, Culprit(0, socket.gethostname(), os.getpid()))
+    raise RendezvousError(reason, Culprit(0, host_name(), os.getpid()))
 
 
 def bind_addresses(host: str, settings: Settings, seconds: float = LOOKUP) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from paceline.errors import CommunicationError, RendezvousError
 from paceline.formats.files import folder_hindrance
+from paceline.host_name import host_name
 from paceline.monitor import failure_report
 from paceline.monitor.source_line import users_line
 from paceline.observe.trace import dump as trace
@@ -186,7 +186,7 @@ class FlightRecorder:
         events, groups = self._kept()
         return trace.encode(
             me,
-            socket.gethostname(),
+            host_name(),
             os.getpid(),
             events,
             size=size,

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from paceline._engine import Engine
 from paceline.cpu import budget, pinning
 from paceline.cpu.partition import Partition
+from paceline.errors import refusal
 from paceline.formats.numbers import in_full
 from paceline.observe.trace.event import Row
 from paceline.rendezvous import Meeting, Member
@@ -92,7 +93,10 @@ class ProcessEngine:
         self.spin = cpu_sharing.spin_budget(members, me, mine, settings)
         log.info("%s spins %s us while it waits: %s", me, in_full(self.spin.microseconds), self.spin.reason)
         preferred_cpu = cpu_sharing.preferred_cpu(members, me, mine, settings)
-        engine = self._native.Engine(
-            self._memory.arena, self.spin.microseconds, str(me), -1 if preferred_cpu is None else preferred_cpu
-        )
+        try:
+            engine = self._native.Engine(
+                self._memory.arena, self.spin.microseconds, str(me), -1 if preferred_cpu is None else preferred_cpu
+            )
+        except RuntimeError as error:
+            raise refusal(f"this process gets no engine ({error}): the sandbox or the limits must allow it") from None
         return EngineThread(engine, self.partition.parts.engine)

@@ -350,7 +350,14 @@ class Runtime:
         with self._lock:
             self._check()
             failed = partial(self._failed, channel)
-            native = self._groups.make(self._engine.native, channel, membership, timeout, plans, failed)
+            try:
+                native = self._groups.make(self._engine.native, channel, membership, timeout, plans, failed)
+            except MemoryError:
+                raise refusal(
+                    f"this process gets no memory for a group of {len(membership.members)} ranks: ulimit -v, the limit "
+                    "on addresses, must leave each process some GB",
+                    membership.members[membership.rank].rank,
+                ) from None
             self._recorder.add_group(channel, membership.members)
             return native
 

@@ -1,5 +1,5 @@
-"""Read what Slurm says of a network as a topology: topology.conf (its plugin topology/tree), topology.yaml, and what
-`scontrol show topology` prints.
+"""Read Slurm's descriptions of a network as a topology: topology.conf (its plugin topology/tree), topology.yaml, and
+the output of `scontrol show topology`.
 
     SwitchName=leaf1 Nodes=tux[0-3]
     SwitchName=leaf2 Nodes=tux[4-7]
@@ -28,7 +28,7 @@ _SPACES = re.compile(r"\s+")
 _INCLUDE = re.compile(r"include\s+(\S.*)", re.IGNORECASE)
 _KNOWN = ("switchname", "nodes", "switches", "linkspeed", "level")
 _NONE = "(null)"
-"""How `scontrol` prints a list without names."""
+"""A list without names, as `scontrol` prints it."""
 _MOST_INCLUDED = 16
 """Files that include each other in a row."""
 _KIND = FileKind(TopologyError, "topology", EXAMPLE, few="a network has fewer", key="SwitchName")

@@ -9,6 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from paceline.torch.installed import require_torch
+
+require_torch("paceline.torch")
+
 from paceline.torch.registration import register
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ missing. The handler here also understands the variables of mpirun, mpiexec and 
 from __future__ import annotations
 
 import importlib
-import socket
 import sys
 from collections.abc import Iterator
 from datetime import timedelta
@@ -18,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import torch.distributed as dist
 
 from paceline.errors import ConfigurationError
+from paceline.host_name import host_name
 from paceline.rendezvous.dial import TcpAddress
 from paceline.settings.settings import Settings
 from paceline.torch.name import NAME
@@ -145,7 +145,7 @@ def _store(settings: Settings, seconds: float) -> dist.Store:
     deadline, timeout = Deadline(seconds), timedelta(seconds=seconds)
     board = open_store(settings, deadline)  # raises if nothing says where rank 0 is
     store: dist.TCPStore | None = None
-    place: dict[str, str | int] = {"host": socket.gethostname()}
+    place: dict[str, str | int] = {"host": host_name()}
     try:
         if rank == 0:
             door, at = listen_tcp(bind_addresses(host or "127.0.0.1", settings)[0], settings.ports)

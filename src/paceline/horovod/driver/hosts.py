@@ -39,6 +39,8 @@ class Discovery:
         if not self._argv:
             raise ValueError("--host-discovery-script needs the path of a program")
         self.latest: Slots = self._call()
+        if not self.latest:
+            say(f"the host discovery script {self._argv[0]} prints no host yet; it should print lines like host:2")
         self._thread = threading.Thread(target=self._run, name="paceline-discovery", daemon=True)
         self._thread.start()
 

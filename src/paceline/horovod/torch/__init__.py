@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from paceline.torch.installed import require_torch
+
+require_torch("paceline.horovod.torch")
+
 from paceline.horovod.torch import elastic, mpi_ops
 from paceline.horovod.torch.compression import Compression
 from paceline.horovod.torch.functions import (

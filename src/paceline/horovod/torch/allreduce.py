@@ -130,6 +130,8 @@ def grouped_allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> list[Tensor]:
     """Combine several tensors over the ranks, together, into new ones; see `allreduce`."""
+    if not tensors:
+        raise ValueError("a grouped allreduce needs at least one tensor")
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors], strict=True)
     chosen = ops.chosen(op, average)
     results = _GroupedAllreduce.apply(

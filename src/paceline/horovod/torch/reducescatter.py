@@ -97,6 +97,8 @@ def grouped_reducescatter(
     postscale_factor: float = 1.0,
 ) -> list[Tensor]:
     """Return this rank's rows of several combined tensors; see `reducescatter`."""
+    if not tensors:
+        raise ValueError("a grouped reducescatter needs at least one tensor")
     compressed, contexts = zip(*[compression.compress(tensor) for tensor in tensors], strict=True)
     parts = _Reducescatter.apply(
         True, name, op, process_set, prescale_factor, postscale_factor, codec_of(compression), *compressed

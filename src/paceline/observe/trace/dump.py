@@ -4,7 +4,6 @@ import json
 import logging
 import os
 import re
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 from paceline.formats.files import write_file
 from paceline.formats.json_input import load_json
+from paceline.host_name import host_name
 from paceline.observe.trace.clocks import Clocks
 from paceline.observe.trace.event import Event, events
 from paceline.observe.trace.request import Request
@@ -85,7 +85,7 @@ def dump(
         return write(
             Path(settings.trace),
             rank,
-            socket.gethostname(),
+            host_name(),
             os.getpid(),
             rows,
             size=size,
