@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import re
@@ -13,7 +14,9 @@ from browser import Browser
 from recorded import report, without_profiles
 from rich.console import Console
 
+from paceline.formats.numbers import number, percent
 from paceline.observe.report import Report
+from paceline.observe.stragglers import Last
 from paceline.report.page.content import report_page
 from paceline.report.page.data import MAX_RANKS, MAX_STEPS, PARTS
 from paceline.report.show import show
@@ -87,6 +90,24 @@ def test_the_picture_shows_what_the_bar_says(blocking: bool) -> None:
             drawn[PARTS[part]] += 1e-6 * (end - begin) / len(steps)
     assert {part: seconds for part, seconds in drawn.items() if seconds} == pytest.approx(found.parts, abs=1e-5)
     assert (max(map(len, steps)) > 2 * len(PARTS)) is blocking, "each call has its wait"
+
+
+def test_what_stands_on_the_page_and_in_the_terminal_is_the_same() -> None:
+    whole = report(SIZES, [[0.134, 0.134, 0.207, 0.134]] * 8)
+    lasts = [Last(0.1, 40, 1.25), Last(0.2, 40, 2.5), Last(0.6, 40, 72.5), Last(0.1, 40, None)]
+    ranks = tuple(replace(rank, last=last) for rank, last in zip(whole.ranks, lasts, strict=True))
+    whole = replace(whole, ranks=ranks, cut={1: "rank 1 died"}, end="SIGTERM ended rank 0.")
+    console = Console(record=True, width=1000, file=io.StringIO())
+    show(whole, verdict(whole, "run.json").text, console)
+    shown, page = console.export_text(), report_page(whole, "run.json")
+    plain = html.unescape(re.sub(r"<[^>]*>", " ", page))
+    found = verdict(whole, "run.json")
+    for sentence in (found.headline, *found.details, *whole.remarks):
+        assert sentence in shown and sentence in plain
+    for rank, last in enumerate(lasts):
+        words = [str(rank), whole.ranks[rank].figures.host, percent(last.share), number(last.late_ms)]
+        row = r"\s+".join(map(re.escape, words))
+        assert re.search(rf"^\s*{row}\s", shown, re.MULTILINE) and re.search(rf"\s{row}\s", plain)
 
 
 def test_it_loads_nothing_and_names_from_outside_stay_text() -> None:
