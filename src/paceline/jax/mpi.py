@@ -24,13 +24,14 @@ def initialize(coordinator_address: str | None = None, *, timeout: float | None 
 
     coordinator_address: where rank 0 listens for JAX's coordination service, as host:port; None: a free port of rank 0.
     timeout: the seconds for the meeting and then for every collective; None: as of `paceline.init`. options: what else
-    `jax.distributed.initialize` takes.
+    `jax.distributed.initialize` takes; `num_processes` and `process_id` must be those of the environment.
 
-    Raises ConfigurationError if JAX did not load Paceline's library, or has several CPU devices in this process, and
-    RendezvousError if the ranks cannot meet.
+    Raises ConfigurationError if JAX did not load Paceline's library, has several CPU devices in this process, or is
+    given another place in the job than the environment says, and RendezvousError if the ranks cannot meet.
     """
     serve = mpi_library.loaded().paceline_mpi_serve
     group = groups.init(timeout=timeout)
+    _check_place(group, options)
     division = _Division(group)
     serve(ctypes.c_void_p(_engine.communicator(group.native, division)))
     at_exit.register(division.end_together)
@@ -43,6 +44,17 @@ def initialize(coordinator_address: str | None = None, *, timeout: float | None 
             "for each device, without jax_num_cpu_devices and --xla_force_host_platform_device_count"
         )
     return group
+
+
+def _check_place(group: Group, options: dict[str, object]) -> None:
+    """Take the place of this process in the job out of `options`. Raises ConfigurationError if it is another one."""
+    for name, own in (("num_processes", group.size), ("process_id", group.rank)):
+        given = options.pop(name, None)
+        if given is not None and given != own:
+            raise ConfigurationError(
+                f"{name}={given}, but this is rank {group.rank} of {group.size} by its environment: start it with a "
+                "launcher, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
+            )
 
 
 class _Division:

@@ -39,6 +39,10 @@ def test_a_lost_rank_is_named(name: str, said: str, tmp_path: Path) -> None:
     [
         ("import jax, paceline.jax; paceline.jax.initialize()", "import paceline.jax before jax"),
         (
+            "import paceline.jax, jax; paceline.jax.initialize('127.0.0.1:9', num_processes=2, process_id=1)",
+            "num_processes=2, but this is rank 0 of 1 by its environment",
+        ),
+        (
             "import paceline.jax, jax; jax.config.update('jax_num_cpu_devices', 2); paceline.jax.initialize()",
             "JAX has 2 CPU devices in this process, and its collectives through MPI serve one",
         ),
