@@ -27,7 +27,8 @@ Synchronise::Wait wait_of(const std::string& name) {
 // The fields of the model's structs, in their order.
 using GradientFields = std::tuple<std::string, std::uint64_t, double>;
 using OptionFields = std::tuple<std::uint64_t, double, std::string>;
-using ComputeFields = std::tuple<double, std::vector<double>, std::vector<double>, std::vector<double>, double, double>;
+using ComputeFields =
+    std::tuple<double, std::vector<double>, std::vector<double>, std::vector<double>, bool, double, double>;
 using CoreFields = std::tuple<int, int, double, bool>;
 using ThreadFields = std::tuple<double, double, double, double, double>;
 using TransferFields = std::tuple<double, double, std::vector<std::pair<double, double>>>;

@@ -152,12 +152,16 @@ std::vector<double> Job::ready() const {
 double Job::computes(int number) {
   const Compute& compute = model_.compute;
   const auto rank = static_cast<std::uint64_t>(number);
-  const auto one_of = [this](const std::vector<double>& samples, Draw what, std::uint64_t of) {
-    const double place = random_.uniform(what, of, steps_) * static_cast<double>(samples.size());
-    return samples[static_cast<std::size_t>(std::ceil(place)) - 1];
+  const auto one_of = [this](std::size_t count, Draw what, std::uint64_t of) {
+    return static_cast<std::size_t>(std::ceil(random_.uniform(what, of, steps_) * static_cast<double>(count))) - 1;
   };
-  double seconds = compute.samples.empty() ? compute.seconds : one_of(compute.samples, of_compute, rank);
-  if (!compute.together.empty()) seconds = std::max(0.0, seconds + one_of(compute.together, of_together, 0));
+  double seconds = compute.seconds;
+  if (const auto& samples = compute.samples; compute.whole)
+    seconds = samples[one_of(samples.size() / ranks_.size(), of_together, 0) * ranks_.size() + rank];
+  else if (!samples.empty())
+    seconds = samples[one_of(samples.size(), of_compute, rank)];
+  if (const auto& all = compute.together; !all.empty())
+    seconds = std::max(0.0, seconds + all[one_of(all.size(), of_together, 0)]);
   if (!compute.later.empty()) seconds += compute.later[static_cast<std::size_t>(number)];
   return seconds +
          random_.exponential(model_.cores.slower(at(number).contended) * compute.delay, of_delay, rank, steps_);

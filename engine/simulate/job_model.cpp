@@ -42,6 +42,9 @@ void check(const JobModel& model) {
   for (const auto* seconds : {&model.compute.samples, &later})
     if (std::ranges::any_of(*seconds, [](double each) { return !(each >= 0 && std::isfinite(each)); }))
       bad("a measured time of computation is negative or not finite");
+  if (model.compute.whole && (model.compute.samples.empty() || model.compute.samples.size() % model.machine_of.size()))
+    bad(std::to_string(model.compute.samples.size()) + " measured times of computation are not whole steps of " +
+        std::to_string(model.machine_of.size()) + " ranks");
   if (!std::ranges::all_of(model.compute.together, [](double each) { return std::isfinite(each); }))
     bad("by how much longer all ranks compute is not finite");
   const Compute& compute = model.compute;

@@ -27,6 +27,7 @@ struct Compute {
   std::vector<double> samples;
   std::vector<double> later;  // by rank, none if all are alike: how much longer it computes than others in every step
   std::vector<double> together;  // how much longer or, below 0, shorter all ranks compute in a step
+  bool whole = false;  // samples has a value for each rank of a step, and ranks draw their own of the same step
   double delay = 0;
   double after = 0;  // from the end of communication to the next step
 };

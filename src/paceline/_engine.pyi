@@ -545,7 +545,7 @@ class Job:
         seed: int,
         gradients: Sequence[tuple[str, int, float]],
         options: tuple[int, float, str],
-        compute: tuple[float, Sequence[float], Sequence[float], Sequence[float], float, float],
+        compute: tuple[float, Sequence[float], Sequence[float], Sequence[float], bool, float, float],
         cores: tuple[int, int, float, bool],
         thread: tuple[float, float, float, float, float],
         transfer: tuple[float, float, Sequence[tuple[float, float]]],

@@ -47,6 +47,13 @@ def test_all_ranks_compute_longer_together() -> None:
     assert all(step.seconds == pytest.approx(step.computation + 0.003) for step in found), "a rank waited for another"
 
 
+def test_ranks_draw_their_own_of_one_step() -> None:
+    """Five ranks of two steps: one of them computes 30 ms in the one, another one 20 ms in the other."""
+    rows = ((0.030, 0.001, 0.001, 0.001, 0.001), (0.002, 0.002, 0.002, 0.002, 0.020))
+    found = first(job("graph", compute=Compute(seconds=0.0, steps=rows).on(5)), 40)
+    assert {round(step.seconds, 9) for step in found} == {0.033, 0.023}
+
+
 def numbered(machines: list[int]) -> list[int]:
     """The same machines, numbered in the order of their first ranks."""
     return [list(dict.fromkeys(machines)).index(machine) for machine in machines]
@@ -190,6 +197,7 @@ def test_measured_samples_take_the_place_of_the_constant() -> None:
         ({"compute": Compute(seconds=float("nan"))}, "not finite"),
         ({"compute": Compute(seconds=0.0, samples=(-1.0,))}, "negative"),
         ({"compute": Compute(seconds=0.0, together=(float("nan"),))}, "not finite"),
+        ({"compute": Compute(seconds=0.0, samples=(0.1,) * 4, whole=True)}, "are not whole steps of 5 ranks"),
         ({"transfer": Transfer(all_reduce=(), synchronise=0.0, latency=0.0)}, "at least one point"),
         ({"transfer": Transfer(all_reduce=((2.0, 1.0), (1.0, 1.0)), synchronise=0.0, latency=0.0)}, "ascend"),
         ({"policy": "cycle", "cycle_seconds": 0.0}, "a cycle of more than 0 seconds"),

@@ -22,9 +22,8 @@ from paceline.simulate.tables import advice_table, tables
 def introduce(asked: list[Scenario], run: Measured | None, console: Console) -> None:
     """Print what is known of the job, and what is assumed."""
     workload = asked[0].workload
-    computation = fmean(workload.compute.samples or (workload.compute.seconds,))
     text = f"{len(workload.gradients)} gradients of {show_bytes(workload.nbytes)}; "
-    text += f"{show_seconds(computation)} of computation in a step"
+    text += f"{show_seconds(workload.compute.mean)} of computation in a step"
     if workload.compute.delay:
         text += f"; ranks are {show_seconds(workload.compute.delay)} late in the mean"
     console.print(text, soft_wrap=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import fmean, median, median_low
+from statistics import median
 
 from paceline.observe.profile import Profile
 from paceline.observe.report import Report
-from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Thread
+from paceline.simulate.compute import Compute
+from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Thread
 from paceline.simulate.links import changed, inside
 from paceline.simulate.models import BYTES, Gradient
 from paceline.simulate.network import between_machines, transfer
@@ -21,9 +21,6 @@ from paceline.topology import Topology
 
 _OTHER = 0.02
 """The share of a step's bytes that collectives other than all_reduce may carry; they are not simulated."""
-_ALWAYS = 0.9
-"""The share of a run's steps in which a rank that is later than the others for good computes longer than the median
-rank does. Of ranks that are alike, one in 170 does so in eleven steps."""
 _LATE = 5.0
 """A sleep that is this many times as late as the usual one counts as an oversleep."""
 
@@ -61,7 +58,7 @@ def calibrate(report: Report, where: str) -> Measured:
     workload = Workload(
         gradients=gradients,
         policy=min(policies) if run.named and policies else IN_ORDER,
-        compute=_compute(_computation(rows, calls, where)),
+        compute=Compute(seconds=0.0, steps=_computation(rows, calls, where)),
         thread=_thread(run.profiles),
         carries=_carries(exchanged(ends, run.spans), topology),
         memory=memory,
@@ -100,37 +97,17 @@ def _like(row: Sequence[Key], call: Call, place: int) -> Key:
     return next(key for key in row if key[2] == call.key[2]) if call.key[2] else row[place]
 
 
-def _computation(rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Call]], where: str) -> list[list[float]]:
-    """Seconds from the end of a rank's step to the last submission of its next one, by rank and step."""
+def _computation(
+    rows: Sequence[Sequence[Key]], calls: Sequence[Mapping[Key, Call]], where: str
+) -> tuple[tuple[float, ...], ...]:
+    """Seconds from the end of a rank's step to the last submission of its next one, by step and rank."""
     found = [
-        [max(one[key].begin for key in row) - max(one[key].end for key in before) for before, row in pairwise(rows)]
-        for one in calls
+        [max(one[key].begin for key in row) - max(one[key].end for key in before) for one in calls]
+        for before, row in pairwise(rows)
     ]
-    if median(seconds for one in found for seconds in one) <= 0:
+    if median(seconds for step in found for seconds in step) <= 0:
         raise ValueError(f"{where} is of a program that does not wait for its gradients, which is not simulated")
-    return [[max(0.0, seconds) for seconds in one] for one in found]
-
-
-def _compute(found: Sequence[Sequence[float]]) -> Compute:
-    """Return the computation that is the same for all ranks, and what some ranks need more in nearly every step.
-
-    If all values were drawn for any rank, one that is always late would be late now and then, and others too. What is
-    the same for all ranks of a step, as where they share CPUs or input, is drawn once for all of them, or one of them
-    would be late in every step. A rank's distance from the mean of its step, which it is a part of, is widened to what
-    it would be from the mean of other ranks.
-    """
-    usual = [median_low(step) for step in zip(*found, strict=True)]
-    over = [[seconds - here for seconds, here in zip(one, usual, strict=True)] for one in found]
-    always = [sum(each > 0 for each in one) >= _ALWAYS * len(one) for one in over]
-    later = tuple(median(one) if late else 0.0 for one, late in zip(over, always, strict=True))
-    rest = [[seconds - more for seconds in one] for one, more in zip(found, later, strict=True)]
-    of_step = [fmean(step) for step in zip(*rest, strict=True)]
-    mean, wider = fmean(of_step), math.sqrt(len(rest) / (len(rest) - 1))
-    samples = (
-        max(0.0, mean + wider * (seconds - here)) for one in rest for seconds, here in zip(one, of_step, strict=True)
-    )
-    together = tuple(here - mean for here in of_step)
-    return Compute(seconds=0.0, samples=tuple(samples), later=later if any(later) else (), together=together)
+    return tuple(tuple(max(0.0, seconds) for seconds in step) for step in found)
 
 
 def _carries(steps: Sequence[Sequence[tuple[float, int]]], topology: Topology) -> tuple[float, ...]:

@@ -8,43 +8,13 @@ from dataclasses import astuple, dataclass, field, fields, replace
 import numpy as np
 
 from paceline import _engine
+from paceline.simulate.compute import Compute
 from paceline.simulate.models import Gradient
 
 FUSION_BYTES = 64 << 20
 """Bytes of a fusion buffer at most, as Horovod's default."""
 CYCLE_SECONDS = 5e-3
 """Seconds of a cycle of the polling policies, as Horovod's default."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Compute:
-    """The time that ranks compute in a step.
-
-    A rank submits its last gradient `seconds` after the step began, or one of the measured `samples` if there are any.
-    One of `together` comes on top, the same for all ranks, and an exponential delay with the mean `delay`, which
-    `Cores` may make longer.
-    """
-
-    seconds: float
-    samples: tuple[float, ...] = ()
-    later: tuple[float, ...] = ()
-    """Seconds by which each rank computes longer than the others in every step; none if all ranks are alike."""
-    together: tuple[float, ...] = ()
-    """Measured seconds by which all ranks together compute longer in a step than usual, or shorter (below 0)."""
-    delay: float = 0.0
-    after: float = 0.0
-    """Seconds from the end of communication to the next step: the optimizer."""
-
-    @property
-    def mean(self) -> float:
-        """Seconds that a rank computes in the mean, without its delay."""
-        usual = sum(self.samples) / len(self.samples) if self.samples else self.seconds
-        return usual + (sum(self.later) / len(self.later) if self.later else 0.0)
-
-    def on(self, ranks: int) -> Compute:
-        """Return the computation on so many ranks, of which as large a part as here is later than others."""
-        found = tuple(self.later[rank % len(self.later)] for rank in range(ranks)) if self.later else ()
-        return replace(self, later=found)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,7 +203,7 @@ def _running(job: Job, seed: int) -> _engine.Job:
         seed=seed,
         gradients=[astuple(each) for each in job.gradients],
         options=(job.fusion_bytes, job.cycle_seconds, job.waits),
-        compute=astuple(job.compute),
+        compute=job.compute.fields,
         cores=astuple(job.cores),
         thread=astuple(job.thread),
         transfer=(job.transfer.synchronise, job.transfer.latency, job.transfer.all_reduce),

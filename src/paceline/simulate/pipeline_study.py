@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from paceline.simulate.answer import Answer, answer
-from paceline.simulate.job import Compute
+from paceline.simulate.compute import Compute
 from paceline.simulate.models import Gradient
 from paceline.simulate.network import uniform
 from paceline.simulate.pipeline import pipelined

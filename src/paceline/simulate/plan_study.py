@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paceline.simulate.answer import answer
-from paceline.simulate.job import Compute
+from paceline.simulate.compute import Compute
 from paceline.simulate.models import model
 from paceline.simulate.network import transfer
 from paceline.simulate.row import Row, row

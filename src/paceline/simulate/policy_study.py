@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any
 
 from paceline.simulate.answer import WARM_UP
-from paceline.simulate.job import Compute, Cores, Job, Step, Thread, Transfer, in_order, mean, steps
+from paceline.simulate.compute import Compute
+from paceline.simulate.job import Cores, Job, Step, Thread, Transfer, in_order, mean, steps
 from paceline.simulate.models import BYTES, Gradient, model
 from paceline.simulate.row import Row, row
 

@@ -19,7 +19,7 @@ from paceline.simulate.asked_networks import Places
 from paceline.simulate.asked_networks import networks as networks_of
 from paceline.simulate.assumptions import of_links
 from paceline.simulate.calibrate import Measured, calibrate
-from paceline.simulate.job import Compute
+from paceline.simulate.compute import Compute
 from paceline.simulate.links import HOST, INNER, asked
 from paceline.simulate.models import Gradient
 from paceline.simulate.pipeline import pipelined, replicas

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from paceline.calibration.coordinate import GRAPH_BYTES
 from paceline.settings.names import NONE
-from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Compute, Cores, Job, Thread, Transfer, in_order
+from paceline.simulate.compute import Compute
+from paceline.simulate.job import CYCLE_SECONDS, FUSION_BYTES, Cores, Job, Thread, Transfer, in_order
 from paceline.simulate.links import INNER
 from paceline.simulate.models import Gradient
 from paceline.simulate.network import between_machines, machine_of, says_inner, transfer
@@ -101,18 +102,7 @@ class Workload:
 
     def scaled(self, factor: float) -> Workload:
         """Return the workload with `factor` times as much computation."""
-        compute = self.compute
-        return replace(
-            self,
-            compute=replace(
-                compute,
-                seconds=factor * compute.seconds,
-                samples=tuple(factor * each for each in compute.samples),
-                later=tuple(factor * each for each in compute.later),
-                together=tuple(factor * each for each in compute.together),
-                delay=factor * compute.delay,
-            ),
-        )
+        return replace(self, compute=self.compute.scaled(factor))
 
 
 def cores_of(text: str, compute: Compute) -> Cores:
