@@ -167,6 +167,20 @@ def test_what_is_told_of_gradients_and_transport_counts(tmp_path: Path) -> None:
     assert exposed(tmp_path, *WHAT, "--link", "host=2GB/s") == pytest.approx(whole + copies, rel=0.05)
 
 
+def test_the_interval_is_wider_by_what_is_assumed(tmp_path: Path) -> None:
+    what = ("--model", "vgg16", "--step", "10 ms", "--ranks", 4, "--per-machine", 2, "--late", "0")
+    links = ("--link", "uplink=10G", "--link", "inner=pcie3")
+    known = ("--link-efficiency", 1, "--link-share", 1)
+    widths = []
+    for words in ((*links, *known), links, known):
+        (row,) = ask(tmp_path, *what, *words)
+        widths.append((row["low_ms"] / row["step_ms"], row["high_ms"] / row["step_ms"]))  # type: ignore[operator]
+    told, reach, speeds = widths
+    assert told == pytest.approx((1.0, 1.0), abs=0.02)
+    assert reach == pytest.approx((1.0, 2.0), abs=0.05), "a transport may reach half of a link"
+    assert speeds == pytest.approx((0.5, 2.0), abs=0.05)
+
+
 def test_gradients_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (row,) = ask(tmp_path, "--gradients", "340MB/200", *WHAT[2:])
     assert "200 gradients of 340 MiB" in said(capfd)

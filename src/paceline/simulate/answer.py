@@ -35,11 +35,13 @@ class Answer:
     """The batch of a rank or replica in a step, where 1 is the usual one; smaller where more share the whole."""
     partitions: int = 1
     """The partitions of each replica, whose ranks then work as one."""
+    doubt: tuple[float, float] = (1.0, 1.0)
+    """Factors by which the mean step would be shorter and longer if what is assumed of the job were otherwise."""
 
     @property
     def low(self) -> float:
-        """Seconds of a step; 5 % of the simulated steps take less."""
-        return self._cut(5)
+        """Seconds of a step; 5 % of the simulated steps take less, by the best that what is assumed may be."""
+        return self.doubt[0] * self._cut(5)
 
     @property
     def median(self) -> float:
@@ -48,8 +50,8 @@ class Answer:
 
     @property
     def high(self) -> float:
-        """Seconds of a step; 5 % of the simulated steps take more."""
-        return self._cut(95)
+        """Seconds of a step; 5 % of the simulated steps take more, by the worst that what is assumed may be."""
+        return self.doubt[1] * self._cut(95)
 
     @property
     def efficiency(self) -> float:

@@ -23,9 +23,10 @@ from paceline.simulate.compute import Compute
 from paceline.simulate.links import HOST, INNER, asked
 from paceline.simulate.models import Gradient
 from paceline.simulate.pipeline import pipelined, replicas
-from paceline.simulate.scenario import AUTO, Scenario
+from paceline.simulate.scenario import AUTO, Doubt, Scenario
 from paceline.simulate.transport import Transport, checked, reached
 from paceline.simulate.workload import SHARED, Workload, cores_of
+from paceline.topology import Topology
 
 EACH = "all"
 """Stands for every policy, or every algorithm."""
@@ -34,6 +35,9 @@ _LATE = 0.02
 _MODEL, _SECONDS = "ResNet-50", 0.3
 _DTYPES = {"float32": 1.0, "float16": 0.5, "bfloat16": 0.5, "float64": 2.0}
 """The bytes of an element of each dtype, in those of a float32."""
+_DOUBT = 2.0
+"""The factor by which what is assumed may be off: assumed speeds of links, how late ranks are, and what transfers reach
+of links, which is published from 40 % of them on."""
 _MICROBATCHES = 4
 """Microbatches for each partition of a pipeline, where nobody says how many: idle times are a fifth of a step then."""
 
@@ -121,7 +125,20 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
                     batch=usual / topology.world if question.strong else 1.0,
                     partitions=question.partitions,
                     assumed=(*assumed, *of_links(topology)),
+                    doubt=_doubt(question, topology),
                 )
+
+
+def _doubt(question: Question, topology: Topology) -> Doubt:
+    """How far what is assumed may be off. A report has measured how late ranks are, and what transfers reach."""
+    if question.report is not None:
+        return Doubt()
+    speeds = any("speed" in node.assumed for node in topology.root.walk())
+    reach = not question.efficiency or question.share is None
+    return Doubt(
+        transfer=(1 / _DOUBT if speeds else 1.0, _DOUBT if speeds or reach else 1.0),
+        delay=(1 / _DOUBT, _DOUBT) if question.late is None else (1.0, 1.0),
+    )
 
 
 def _microbatches(question: Question, assumed: list[str]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from paceline.simulate.links import UPLINK
 from paceline.simulate.question import Question, scenarios
 from paceline.simulate.row import Row, row
+from paceline.simulate.scenario import AUTO, Doubt
 from paceline.topology.units import parse_time
 
 
@@ -29,11 +30,9 @@ def _efficiency(figure: Mapping[str, Any], counted: int, runs: int) -> float:
     if "beside" not in figure:
         return found
     inside = [link for link in question.links if not link.startswith(UPLINK)]
-    return found / _answer(
-        replace(question, ranks=str(figure["beside"]), algorithm="auto", links=inside), counted, runs
-    )
+    return found / _answer(replace(question, ranks=str(figure["beside"]), algorithm=AUTO, links=inside), counted, runs)
 
 
 def _answer(question: Question, counted: int, runs: int) -> float:
     (one,) = scenarios(question, None)
-    return one.answer(counted, runs).efficiency
+    return replace(one, doubt=Doubt()).answer(counted, runs).efficiency

@@ -24,12 +24,21 @@ _CODECS = ("bf16", "int8")
 """Codecs worth a thought: the one that needs no care, and a strong one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What is assumed of a job, as the factors between which the truth may lie: of what its exchanges take, and of how
+    late its ranks are."""
+
+    transfer: tuple[float, float] = (1.0, 1.0)
+    delay: tuple[float, float] = (1.0, 1.0)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
     """A workload on a network.
 
     batch: that of a rank in a step, where 1 is the usual one. partitions: those that each rank stands for. assumed: a
-    sentence for each thing that nobody has said.
+    sentence for each thing that nobody has said. doubt: how far what is assumed may be off.
     """
 
     workload: Workload
@@ -40,11 +49,31 @@ class Scenario:
     batch: float = 1.0
     partitions: int = 1
     assumed: tuple[str, ...] = ()
+    doubt: Doubt = Doubt()
 
     def answer(self, counted: int, replicas: int) -> Answer:
-        """Simulate it; see `paceline.simulate.answer`. Raises ValueError for what makes no sense."""
+        """Simulate it; see `paceline.simulate.answer`. Raises ValueError for what makes no sense.
+
+        What is assumed is also simulated at either end of what it may be, in one run each, which tells by how much the
+        interval is wider.
+        """
+        found = self._answer(self._job(), counted, replicas)
+        if self.doubt == Doubt():
+            return found
+        usual, best, worst = (self._bent(end, counted).step.seconds for end in (None, 0, 1))
+        return replace(found, doubt=(min(1.0, best / usual), max(1.0, worst / usual)))
+
+    def _bent(self, end: int | None, counted: int) -> Answer:
+        """The answer of one run with what is assumed at its lower or upper end, or as it is."""
+        job = self._job()
+        if end is not None:
+            compute = replace(job.compute, delay=self.doubt.delay[end] * job.compute.delay)
+            job = replace(job, transfer=job.transfer.slower(self.doubt.transfer[end]), compute=compute)
+        return self._answer(job, counted, 1)
+
+    def _answer(self, job: Job, counted: int, replicas: int) -> Answer:
         return answer(
-            self._job(),
+            job,
             counted,
             replicas,
             carries=self.workload.carried(self.topology),
@@ -87,7 +116,7 @@ class Advice:
 
 def advice(scenario: Scenario, counted: int, replicas: int) -> Iterator[Advice]:
     """Try changes that a user could make to a scenario, one at a time, in no order. Raises ValueError as `answer`."""
-    now = scenario.answer(counted, replicas)
+    now = replace(scenario, doubt=Doubt()).answer(counted, replicas)
     for change, changed in changes(scenario):
         then = changed.answer(counted, replicas)
         yield Advice(change, then, now.step.seconds / then.step.seconds - 1)
@@ -95,6 +124,7 @@ def advice(scenario: Scenario, counted: int, replicas: int) -> Iterator[Advice]:
 
 def changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
     """Yield what a user could change, in words, and the scenario that it would be."""
+    scenario = replace(scenario, doubt=Doubt())  # a change is compared with what is, by what is assumed of both
     workload, topology = scenario.workload, scenario.topology
     if workload.policy != IN_ORDER:
         for policy in POLICIES:
