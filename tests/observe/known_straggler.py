@@ -53,7 +53,7 @@ class Rank:
         time.sleep(USUAL + VARIES * self.chance.random() + more)
 
     def ready(self) -> None:
-        """Everything of a step is handed in now."""
+        """Everything of a step is submitted now."""
         now = time.monotonic_ns()
         self.seen.ready.append(now)
         self.seen.computed.append(now - self.begun)

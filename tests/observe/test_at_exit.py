@@ -47,3 +47,12 @@ def test_what_is_written_at_exit_is_written(face: str, how: str, tmp_path: Path)
         assert re.search(r"^ +1 \S+ .* %", told[0], re.MULTILINE), told[0]
     else:
         assert [rank["figures"]["rank"] for rank in json.loads(report.read_text())["ranks"]] == [0, 1]
+
+
+def test_what_no_call_has_said_is_said_in_a_line(tmp_path: Path) -> None:
+    with job(2, PROGRAMS / "unheard.py", output=tmp_path, imports=None) as running:
+        codes = [process.wait(DEADLINE) for process in running.processes]
+    told = [(tmp_path / f"rank-{rank}.err").read_text() for rank in range(2)]
+    assert codes == [0, 0] and told[1] == "", told
+    sent = r"rank 0 \(host .+, pid \d+\) sent float32\[4\] with tag 0, rank 1 \(host .+, pid \d+\) expects int32"
+    assert re.fullmatch(rf"Mismatch: {sent}\n", told[0]), told

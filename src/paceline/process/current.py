@@ -6,7 +6,9 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from functools import partial
 
+from paceline.errors import CommunicationError
 from paceline.host_name import host_name
 from paceline.process import at_exit
 from paceline.process.orphan import end_with_torchrun
@@ -54,9 +56,17 @@ def runtime() -> Runtime:
             end_with_torchrun(settings)
             _current.let_go()  # otherwise the runtime before this one would stay alive, with its arena
             made = Runtime(settings, _engine, plans, network, Outlets)
-            _current.let_go = at_exit.register(made.close)
+            _current.let_go = at_exit.register(partial(_close_at_exit, made))
             _current.runtime = made
         return _current.runtime
+
+
+def _close_at_exit(made: Runtime) -> None:
+    """Close it, and log what no call has said so far: nobody can catch that any more."""
+    try:
+        made.close()
+    except CommunicationError as error:
+        log.error("%s: %s", type(error).__name__, error)
 
 
 def running() -> Runtime | None:
