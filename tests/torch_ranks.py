@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,10 +15,15 @@ from worker_pool import START, WorkerPools
 __all__ = ["START", "Ranks"]
 
 
+MACHINES = "MACHINES_OF_RANKS"
+"""The variable with the machine of each rank."""
+
+
 class Ranks:
     """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes in one process group.
 
     It returns what the ranks returned, in order, or raises with the traceback of the rank that failed first.
+    machines: a letter for each rank, "001" for two ranks on one machine and one on another.
     """
 
     def __init__(self) -> None:
@@ -35,9 +41,12 @@ class Ranks:
         backend: str = "paceline",
         environment: dict[str, str] | None = None,
         fresh: bool = False,
+        machines: str = "",
         **arguments: Any,
     ) -> list[Any]:
         context = {"number": next(self._jobs), "port": self._store.port, "backend": backend, "timeout": timeout}
+        if machines:  # processes of their own: a process stays on its machine
+            environment = {"PACELINE_SECRET": "of this test alone", **(environment or {}), MACHINES: machines}
         return self._pools.run(
             function,
             size,
@@ -58,6 +67,8 @@ _servers: dict[int, dist.TCPStore] = {}
 @contextmanager
 def in_process_group(rank: int, size: int, *, number: int, port: int, backend: str, timeout: float) -> Iterator[None]:
     """The world of one call. A group that a failed call leaves behind ends with its process."""
+    if machines := os.environ.get(MACHINES):
+        os.environ["PACELINE_MACHINE"] = f"machine-{machines[rank]}"
     if port not in _servers:
         dist.set_debug_level_from_env()
         _servers[port] = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)

@@ -31,7 +31,7 @@ def kinds() -> Iterator[list[Kind]]:
             Kind("horovod", hvd_programs.programs(), partial(hvd_judge.judge, ranks=jobs)),
             Kind("hybrid", hybrid_programs.trainings(), partial(hybrid_judge.judge, ranks=groups)),
             Kind("loader", loading_programs.loadings(), partial(loading_judge.judge, ranks=groups)),
-            Kind("optimizer", training_programs.trainings(), partial(training_judge.judge, ranks=groups)),
+            Kind("optimizer", training_programs.trainings(), partial(training_judge.judge, ranks=groups, jobs=jobs)),
         ]
     finally:
         groups.close()

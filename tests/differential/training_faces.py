@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -21,11 +22,16 @@ from training_programs import Training
 
 @dataclass
 class Face:
-    """A model that is trained. no_sync: the context of a pass after which nothing is exchanged."""
+    """A model that is trained. no_sync: the context of a pass after which nothing is exchanged. all: of the training.
+
+    complete: waits for the gradients of a pass.
+    """
 
     forward: Callable[..., Tensor]
     optimizer: Any
-    no_sync: Callable[[], Any]
+    no_sync: Callable[[], Any] = contextlib.nullcontext
+    all: Callable[[], Any] = contextlib.nullcontext
+    complete: Callable[[], Any] = lambda: None
 
 
 def face(training: Training, model: nn.Module) -> Face:
@@ -42,27 +48,30 @@ def whole(tensor: Tensor) -> Tensor:
 def _buckets(training: Training, model: nn.Module) -> Face:
     from paceline.torch import GradientBuckets
 
-    buckets = GradientBuckets(model)
+    buckets = GradientBuckets(model, codec=training.codec)
     return Face(model, training.made(model.parameters()), buckets.no_sync)
 
 
 def _sharded(training: Training, model: nn.Module) -> Face:
     from paceline.torch import ShardedOptimizer
 
-    kind: Any = getattr(torch.optim, training.optimizer)
-    optimizer = ShardedOptimizer(model.parameters(), kind, **training.wishes)
+    optimizer = ShardedOptimizer(
+        model.parameters(), training.optimizer_class, gradient_codec=training.codec, **training.wishes
+    )
     return Face(model, optimizer, optimizer.no_sync)
 
 
 def _ddp(training: Training, model: nn.Module) -> Face:
     ddp = _hooked(training, DistributedDataParallel(model, **training.ddp_options))
-    return Face(ddp, training.made(model.parameters()), ddp.no_sync)
+    # Gradients are divided by the number of ranks that have not joined, which is that of all.
+    joined = functools.partial(Join, [ddp], divide_by_initial_world_size=False)
+    whole_training = joined if training.joins else contextlib.nullcontext
+    return Face(ddp, training.made(model.parameters()), ddp.no_sync, whole_training)
 
 
 def _zero(training: Training, model: nn.Module) -> Face:
     ddp = _hooked(training, DistributedDataParallel(model, **training.ddp_options))
-    kind: Any = getattr(torch.optim, training.optimizer)
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), kind, **training.wishes)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), training.optimizer_class, **training.wishes)
     return Face(ddp, optimizer, ddp.no_sync)
 
 
@@ -78,6 +87,13 @@ def _fsdp(training: Training, model: nn.Module) -> Face:
     return Face(sharded, training.made(sharded.parameters()), no_sync)
 
 
+def _horovod(training: Training, model: nn.Module) -> Face:
+    import paceline.horovod.torch as hvd
+
+    optimizer: Any = hvd.DistributedOptimizer(training.made(model.parameters()), model.named_parameters())
+    return Face(model, optimizer, complete=optimizer.synchronize)
+
+
 def _hooked(training: Training, ddp: DistributedDataParallel) -> DistributedDataParallel:
     builtin = {"builtin": dist.BuiltinCommHookType.ALLREDUCE, "builtin float16": dist.BuiltinCommHookType.FP16_COMPRESS}
     hooks: dict[str, Any] = {
@@ -91,4 +107,11 @@ def _hooked(training: Training, ddp: DistributedDataParallel) -> DistributedData
     return ddp
 
 
-_FACES = {"buckets": _buckets, "sharded": _sharded, "ddp": _ddp, "zero": _zero, "fsdp": _fsdp}
+_FACES = {
+    "buckets": _buckets,
+    "sharded": _sharded,
+    "ddp": _ddp,
+    "zero": _zero,
+    "fsdp": _fsdp,
+    "horovod": _horovod,
+}
