@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import select
@@ -14,6 +15,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch_mismatches import WRONG
 from torch_programs import Program, Step
 
 PATIENCE = 40.0
@@ -178,6 +182,60 @@ def mismatch(step: Step, program: Program, rank: int) -> None:
     dist.destroy_process_group(group)
 
 
+def dispatch(step: Step, program: Program, rank: int) -> None:
+    """A dispatch mode sees the operator of a call, and a tensor with a dispatch of its own may be given to one."""
+    size = program.size
+    calls = DISPATCHED[step.seed % len(DISPATCHED)]
+    seen = Seen()  # type: ignore[no-untyped-call]
+    tensor = torch.full((4,), rank + 1.0)
+    given = AsyncCollectiveTensor(tensor.clone()) if step.root % 2 else tensor.clone()
+    with seen if step.seed // 8 % 2 else contextlib.nullcontext():
+        found = calls(given, size)
+    assert torch.equal(found, calls(tensor, size)), f"by dispatch: {found}"
+    assert not step.seed // 8 % 2 or any("c10d" in name for name in seen.names), f"a mode sees {seen.names}"
+
+
+class Seen(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the operators."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+def _in_place(call: Callable[[Tensor], Any]) -> Callable[[Tensor, int], Tensor]:
+    def done(tensor: Tensor, size: int) -> Tensor:
+        call(tensor)
+        return tensor + 0
+
+    return done
+
+
+def _collected(tensor: Tensor, size: int) -> Tensor:
+    rooms = [torch.empty(4) for _ in range(size)]
+    dist.all_gather(rooms, tensor)
+    return torch.cat(rooms)
+
+
+def _stacked(tensor: Tensor, size: int) -> Tensor:
+    room = torch.empty(size * 4)
+    dist.all_gather_into_tensor(room, tensor)
+    return room
+
+
+DISPATCHED: list[Callable[[Tensor, int], Tensor]] = [
+    _in_place(lambda tensor: dist.all_reduce(tensor)),
+    _in_place(lambda tensor: dist.broadcast(tensor, 0)),
+    _collected,
+    _stacked,
+]
+"""Calls by which dispatch is tried; each gives the same when it is made again."""
+
+
 def refused(call: Callable[[], Any]) -> Exception | None:
     """The error that a call raises."""
     try:
@@ -187,60 +245,6 @@ def refused(call: Callable[[], Any]) -> Exception | None:
     return None
 
 
-def _reduced(tensor: Tensor, op: str = "SUM", wait: bool = False) -> Callable[[Any, int], Any]:
-    def call(group: Any, size: int) -> Any:
-        work = dist.all_reduce(tensor.clone(), getattr(dist.ReduceOp, op), group, async_op=wait)
-        return work.wait() if work is not None else None
-
-    return call
-
-
-def _sent(count: int, root: int) -> Callable[[Any, int], Any]:
-    return lambda group, size: dist.broadcast(torch.ones(count), root, group)
-
-
-def _gathered(count: int, dtype: torch.dtype = torch.float32) -> Callable[[Any, int], Any]:
-    return lambda group, size: dist.all_gather(
-        [torch.ones(count, dtype=dtype) for _ in range(size)], torch.ones(count, dtype=dtype), group
-    )
-
-
-def _scattered(count: int) -> Callable[[Any, int], Any]:
-    return lambda group, size: dist.reduce_scatter(
-        torch.ones(count), [torch.ones(count) for _ in range(size)], group=group
-    )
-
-
-def _exchanged(count: int) -> Callable[[Any, int], Any]:
-    return lambda group, size: dist.all_to_all_single(torch.ones(count * size), torch.ones(count * size), group=group)
-
-
-def _reduced_to(root: int) -> Callable[[Any, int], Any]:
-    return lambda group, size: dist.reduce(torch.ones(5), root, group=group)
-
-
-WRONG: list[tuple[Callable[[Any, int], Any], Callable[[Any, int], Any]]] = [
-    (_reduced(torch.ones(5)), _reduced(torch.ones(6))),
-    (_reduced(torch.ones(50_000)), _reduced(torch.ones(40_000))),
-    (_reduced(torch.ones(5)), _reduced(torch.ones(5).double())),
-    (_reduced(torch.ones(6)), _reduced(torch.ones(3).double())),
-    (_reduced(torch.ones(5)), _reduced(torch.ones(5), "MAX")),
-    (_reduced(torch.ones(5), wait=True), _reduced(torch.ones(6), wait=True)),
-    (_reduced(torch.ones(5)), _sent(5, 0)),
-    (_reduced(torch.ones(5)), lambda group, size: dist.barrier(group)),
-    (_sent(5, 0), _sent(6, 0)),
-    (_sent(5, 0), _sent(5, 1)),
-    (_sent(50_000, 1), _sent(50_000, 0)),
-    (_reduced_to(0), _reduced_to(1)),
-    (_gathered(4), _gathered(5)),
-    (_gathered(4), _gathered(4, torch.float64)),
-    (_gathered(4), _reduced(torch.ones(4))),
-    (_scattered(4), _scattered(5)),
-    (_exchanged(4), _exchanged(5)),
-    (_exchanged(4), _gathered(4)),
-]
-"""What the usual ranks call, and what the odd one does."""
-
 EVENTS: dict[str, Callable[[Step, Program, int], None]] = {
     "begin_again": begin_again,
     "use_destroyed": use_destroyed,
@@ -248,4 +252,5 @@ EVENTS: dict[str, Callable[[Step, Program, int], None]] = {
     "fork": fork,
     "spawn": spawn,
     "mismatch": mismatch,
+    "dispatch": dispatch,
 }

@@ -32,8 +32,10 @@ OTHERS = ("all_to_all_single", "send", "batch_isend_irecv", "barrier", "all_gath
 OBJECTS = OTHERS[-2:]
 """Calls that pickle what they are given, which torch can't do with MOVED."""
 CALLS = (*REDUCTIONS, *MOVEMENTS, *OTHERS)
-EVENTS = ("begin_again", "use_destroyed", "threads", "fork", "spawn", "mismatch")
+EVENTS = ("begin_again", "use_destroyed", "threads", "fork", "spawn", "mismatch", "dispatch")
 """What happens to all ranks of the world between calls."""
+CHEAP = ("mismatch", "dispatch", "dispatch")
+"""Events that take no longer than calls, and are drawn more often."""
 OPS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
 
@@ -82,7 +84,7 @@ def programs(draw: st.DrawFn) -> Program:
 
 @st.composite
 def _steps(draw: st.DrawFn, groups: tuple[tuple[int, ...], ...]) -> Step:
-    call = draw(st.sampled_from((*CALLS, *CALLS, *CALLS, *EVENTS)))
+    call = draw(st.sampled_from((*CALLS, *CALLS, *CALLS, *EVENTS, *CHEAP)))
     group = draw(st.integers(0, len(groups) - 1)) if call not in EVENTS else 0
     places = len(groups[group])
     splits: tuple[tuple[int, ...], ...] = ()
