@@ -25,11 +25,25 @@ class Round:
     orders: tuple[int, ...]
 
 
+OBJECTS = ("plain", "plain", "number", "tensor")
+"""What ranks exchange as objects: data, and what cannot be sent, an integer of too many digits or a tensor without
+memory."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Objects of all ranks, or of the rank that is `root`, which alone has one of this kind. call: of Horovod's API."""
+
+    call: str
+    root: int
+    kind: str
+
+
 @dataclass(frozen=True)
 class Program:
     """sets: the ranks of each process set, of which the first has all. rounds_of: how many each rank does, and joins.
 
-    machines: a letter for each rank.
+    machines: a letter for each rank. exchanges: before the rounds. again: the job ends and begins once more.
     """
 
     policy: str
@@ -37,6 +51,8 @@ class Program:
     sets: tuple[tuple[int, ...], ...]
     rounds: tuple[Round, ...]
     rounds_of: tuple[int, ...]
+    exchanges: tuple[Exchange, ...] = ()
+    again: bool = False
 
     @property
     def size(self) -> int:
@@ -61,7 +77,15 @@ def programs(draw: st.DrawFn) -> Program:
         draw(_rounds(size, sets if all(number < own for own in rounds_of) else sets[:1], number, rounds_of))
         for number in range(max(rounds_of))
     )
-    return Program(draw(st.sampled_from(POLICIES)), machines, sets, rounds, rounds_of)
+    exchange = st.builds(
+        Exchange,
+        st.sampled_from(("allgather_object", "broadcast_object")),
+        st.integers(0, size - 1),
+        st.sampled_from(OBJECTS),
+    )
+    exchanges = tuple(draw(st.lists(exchange, max_size=2)))
+    again = len(sets) > 1 and draw(st.integers(0, 2)) == 0
+    return Program(draw(st.sampled_from(POLICIES)), machines, sets, rounds, rounds_of, exchanges, again)
 
 
 @st.composite

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import torch
-from hvd_programs import Program
+from hvd_programs import Exchange, Program
 from torch import Tensor
 from torch_programs import Step, values
 from torch_runner import Outcome, Placed
@@ -17,6 +17,8 @@ def run(rank: int, size: int, program: Program) -> list[list[Outcome]]:
     import paceline.horovod.torch as hvd
 
     sets = [hvd.global_process_set, *(hvd.add_process_set(list(ranks)) for ranks in program.sets[1:])]
+    for number, exchange in enumerate(program.exchanges):
+        _exchange(hvd, exchange, f"objects {number}", rank, size)
     found = []
     for each in program.rounds[: program.rounds_of[rank]]:
         order = [number for number, step in enumerate(each.requests) if rank in program.sets[step.group]]
@@ -40,9 +42,44 @@ def run(rank: int, size: int, program: Program) -> list[list[Outcome]]:
                 outcomes[number] = _failed(error)
         found.append(outcomes)
     hvd.join()
+    if program.again:
+        hvd.shutdown()
+        hvd.init()
+        _use_left_sets(hvd, sets[1:], size)
+        return found
     for chosen in sets[1:]:
         hvd.remove_process_set(chosen)
     return found
+
+
+def _exchange(hvd: Any, exchange: Exchange, name: str, rank: int, size: int) -> None:
+    """Exchange objects. Raises AssertionError unless all ranks have them, or are told which of them cannot be sent."""
+    bad: Any = {"number": 10**5000, "tensor": torch.empty(3, device="meta")}.get(exchange.kind)
+    objects: list[Any] = [{"rank": each, "values": [1.5, "a"]} for each in range(size)]
+    own = {"rank": rank, "values": bad} if rank == exchange.root and bad is not None else objects[rank]
+    told: Any
+    try:
+        if exchange.call == "allgather_object":
+            told, right = hvd.allgather_object(own, name), objects
+        else:
+            told, right = hvd.broadcast_object(own, exchange.root, name), objects[exchange.root]
+    except Exception as error:
+        told, right = type(error), objects
+    if bad is not None:
+        right = TypeError  # type: ignore[assignment]
+    assert told == right, f"{exchange}: {str(told)[:300]}"
+
+
+def _use_left_sets(hvd: Any, left: list[Any], size: int) -> None:
+    """Process sets of the job before are none of this one, which has others."""
+    added = hvd.add_process_set([size - 1])
+    for chosen in left:
+        try:
+            hvd.allreduce_async(torch.ones(3), name="left", process_set=chosen)
+        except ValueError:
+            continue
+        raise AssertionError(f"process set {chosen.ranks} of the job before is still in use")
+    hvd.remove_process_set(added)
 
 
 def _failed(error: Exception) -> Outcome:
