@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.data import RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
 
-STRUCTURES = ("tensor", "tuple", "list", "dict", "named", "nested", "numbers")
+STRUCTURES = ("tensor", "tuple", "list", "dict", "named", "nested", "numbers", "images")
 ORDERS = ("plain", "shuffle", "random", "subset", "weighted")
 DTYPES = ("float32", "float64", "int64", "uint8", "bool")
 
 
 @dataclass(frozen=True)
 class Loading:
-    """draws: the dataset draws a random number for each sample, in an input worker: a reading thread has its own.
+    """structure: of a sample; "images" are collated to a list of them, which cannot be divided.
 
+    draws: the dataset draws a random number for each sample, in an input worker: a reading thread has its own.
     generator: a seed of one that is given, or None. collates: with a function of its own. epochs: how many batches of
     each are taken. shares: by rank, or None for even ones.
     """
@@ -95,6 +96,7 @@ class Samples:
             "named": lambda: Pair(content, label),
             "nested": lambda: {"x": (content, [label, content]), "y": {"z": label}},
             "numbers": lambda: (index, float(label), content),
+            "images": lambda: torch.full((loading.batch, 2, 2), float(index)),
         }[loading.structure]()
 
 
@@ -114,7 +116,9 @@ def arguments(loading: Loading) -> dict[str, Any]:
     }
     if loading.workers:
         found |= {"persistent_workers": loading.persistent, "multiprocessing_context": "fork"}
-    if loading.collates:
+    if loading.structure == "images":
+        found["collate_fn"] = list
+    elif loading.collates:
         found["collate_fn"] = collated
     if loading.order == "shuffle":
         found["shuffle"] = True

@@ -24,7 +24,7 @@ def run(rank: int, size: int, loading: Loading) -> tuple[list[list[tuple[float, 
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]  # it may have workers
     loader = Loader(Samples(loading), shares=loading.shares or "even", **arguments(loading))
     try:
-        found = [[(loader.weight, _told(batch)) for batch in _first(loader, most)] for most in loading.epochs]
+        found = [[(loader.weight, _taken(batch)) for batch in _first(loader, most)] for most in loading.epochs]
     finally:
         loader.close()
     return found, float(torch.rand(()))
@@ -46,6 +46,14 @@ def _first(batches: Iterable[Any], most: int) -> Iterator[Any]:
             yield next(each)
         except StopIteration:
             return
+
+
+def _taken(batch: Any) -> Batch:
+    """What _told returns. The batch is written to, which no other rank may notice."""
+    told = _told(batch)
+    for leaf in tree_flatten(batch)[0]:
+        leaf.zero_()
+    return told
 
 
 def _told(batch: Any) -> Batch:
