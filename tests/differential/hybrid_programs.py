@@ -200,9 +200,23 @@ def _roots(draw: st.DrawFn) -> Module:
     exposed = draw(st.sampled_from((False,) * 19 + (True,)))
     parts = draw(st.lists(_parts(2), min_size=2, max_size=5))
     statements = draw(st.lists(_statements(HIDDEN if exposed else ()), min_size=3, max_size=9))
+    if draw(st.integers(0, 4)) == 0:
+        place = draw(st.integers(0, len(statements)))
+        statements[place:place] = draw(_views())
     # A trained module at either end, so that there is something to cut.
     calls = (Statement("call", part=0), *statements, Statement("call", part=len(parts)))
     return Module("own", None, (Module("linear"), *parts, Module("linear")), calls, draw(st.sampled_from(RETURNED)))
+
+
+@st.composite
+def _views(draw: st.DrawFn) -> list[Statement]:
+    """A view of the newest value is changed in place, after something else was done and before the value is used."""
+    return [
+        Statement("alias", part=draw(st.integers(0, 4))),
+        Statement("call", one=2, part=draw(st.integers(0, 4))),
+        Statement("halve in place", one=1),
+        Statement("add", one=3, other=1),
+    ]
 
 
 def _parts(depth: int) -> st.SearchStrategy[Module]:
