@@ -110,10 +110,12 @@ def drawn(seed: int, fault: str) -> Trial:
         arrangements = [each for each in arrangements if len(each) > 2]
     machines = "0011" if face == "hybrid" else choice.choice(arrangements)
     phase = choice.choice(("steps",) if face == "hybrid" else kind.phases)
-    waits = kind.expected in ("silent", "cut", "either") or (phase == "meeting" and kind.expected == "lost")
+    # Whoever was suspended for longer than the timeout goes on all the same.
+    long = fault == "long pause" or (fault == "suspended job" and phase == "steps" and choice.random() < 0.5)
+    waits = long or kind.expected in ("silent", "cut", "either") or (phase == "meeting" and kind.expected == "lost")
     timeout = STORE_TIMEOUT if kind.place == "store" else TIMEOUT if waits else PATIENCE
     longest = {"meeting": 0.15, "steps": 0.1, "end": 0.02}[phase]
-    pause = timeout + choice.uniform(1.0, 2.0) if fault == "long pause" else choice.uniform(0.05, 2.0)
+    pause = timeout + choice.uniform(1.0, 2.0) if long else choice.uniform(0.05, 2.0)
     return Trial(
         seed,
         fault,
