@@ -58,7 +58,7 @@ CHANGED_FOLDERS = $(foreach folder,$(LONG_FOLDERS),$(if $(call unchanged,$(folde
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo check test verify door test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest differential campaign leaks torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
+.PHONY: help demo check test verify door test-long long-covers lint cpp-test sanitize gpu-test gpu-bench pytest differential campaign put-back leaks torch-suite torch-suite-part torch-versions tensorflow-versions jax-versions horovod-suite bench bench-peers wheel wheel-check release-check framework-tests framework-smoke $(FRAMEWORKS:%=%-tests) format lock docs system clean distclean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -121,6 +121,10 @@ differential: $(VENV)/test.stamp $(VENV)/engine.stamp ## judge drawn programs (m
 campaign: $(VENV)/test.stamp $(VENV)/engine.stamp ## do to jobs what befalls jobs, and judge what comes of it (make campaign SEED=1 MINUTES=5 JSON=FILE)
 	$(WITH_DELAYS) $(WITH_TOOLS) $(BIN)/python tests/campaign/campaign.py --seed $(or $(SEED),1) \
 	    --minutes $(or $(MINUTES),5) $(if $(JSON),--json $(JSON)) $(ARGS)
+
+put-back: $(VENV)/test.stamp $(VENV)/engine.stamp ## put faults of the past back one by one, and let both machines look for them (make put-back ONLY=FAULT MINUTES=3)
+	PYTHONPATH=tests $(WITH_TOOLS) $(BIN)/python tests/put_back/put_back.py --seed $(or $(SEED),1) \
+	    --minutes $(or $(MINUTES),3) $(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(ARGS)
 
 torch-suite: $(VENV)/test.stamp $(VENV)/engine.stamp ## torch's own distributed test suite against Paceline
 	$(WITH_TOOLS) $(BIN)/python tests/torch_suite/run.py --select all $(ARGS)

@@ -133,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=5.0, help="for all faults together")
     parser.add_argument("--faults", nargs="+", metavar="FAULT", default=list(FAULTS), help="only these")
     parser.add_argument("--only", type=int, metavar="SEED", help="the one trial of this seed of each of the faults")
+    parser.add_argument("--first", action="store_true", help="stop at the first trial that comes out wrong")
     parser.add_argument("--json", type=Path, help="write the rows here, too")
     asked = parser.parse_args(arguments)
     if unknown := set(asked.faults) - set(FAULTS):
@@ -154,19 +155,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             verdicts = [campaign.run(drawn(asked.only, fault)) for fault in faults]
         else:
             end = time.monotonic() + 60 * asked.minutes
-            verdicts = list(_until(campaign, faults, asked.seed, end, asked.json))
+            verdicts = list(_until(campaign, faults, asked.seed, end, asked.json, asked.first))
     print("\n".join(campaign.table()))
     if asked.json:
         asked.json.write_text(campaign.json())
     return int(not all(verdict.right for verdict in verdicts))
 
 
-def _until(campaign: Campaign, faults: Sequence[str], seed: int, end: float, file: Path | None) -> Iterator[Verdict]:
-    """Run trials until `end`. The rows are written after each round of all faults, so that a part of it counts, too."""
+def _until(
+    campaign: Campaign, faults: Sequence[str], seed: int, end: float, file: Path | None, first: bool
+) -> Iterator[Verdict]:
+    """Run trials until `end`, or until the first that is wrong.
+
+    The rows are written after each round of all faults, so that a part of it counts, too.
+    """
     for number in count():
         for fault in faults:
-            yield campaign.run(drawn(seed * 100_003 + number, fault))
-            if time.monotonic() > end:
+            verdict = campaign.run(drawn(seed * 100_003 + number, fault))
+            yield verdict
+            if time.monotonic() > end or (first and not verdict.right):
                 return
         if file:
             file.write_text(campaign.json())

@@ -23,6 +23,8 @@ from hypothesis.strategies import SearchStrategy
 
 ROUND = 50
 """Programs until Hypothesis begins anew, with the next seed: it stops at the first that differs."""
+FEW = 10
+"""Programs between two looks at the clock where one that differs is all that is wanted."""
 LINE = "{:12}{:>6}{:>10}{:>8}{:>9}{:>11}{:>6}{:>10}"
 
 
@@ -53,41 +55,47 @@ class Row:
     found: list[str] = field(default_factory=list)
 
 
-def explore(kind: Kind, seed: int, seconds: float, most: int = sys.maxsize) -> Row:
-    """Judge programs drawn from `seed` for so many seconds, or until there were `most`."""
+def explore(kind: Kind, seed: int, seconds: float, most: int = sys.maxsize, first: bool = False) -> Row:
+    """Judge programs drawn from `seed` for so many seconds, or until there were `most`.
+
+    first: stop at the first that comes out wrong, which stays as it was drawn.
+    """
     row, begin = Row(kind.name, seed), time.monotonic()
     number = 0
-    while row.programs < most and time.monotonic() - begin < seconds:
-        _round(kind, row, seed * 1_000_003 + number, min(ROUND, most - row.programs))
+    while row.programs < most and time.monotonic() - begin < seconds and not (first and row.found):
+        _round(kind, row, seed * 1_000_003 + number, min(FEW if first else ROUND, most - row.programs), not first)
         number += 1
     row.seconds = round(time.monotonic() - begin, 1)
     return row
 
 
-def _round(kind: Kind, row: Row, seed: int, most: int) -> None:
-    counts, shrinking = Counter[str](), False
+def _round(kind: Kind, row: Row, seed: int, most: int, shrinks: bool) -> None:
+    counts = Counter[str]()
+    wrong: Exception | None = None
 
     @hypothesis.seed(seed)
     @hypothesis.settings(
         max_examples=most,
         database=None,
         deadline=None,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate, Phase.shrink) if shrinks else (Phase.generate,),
         suppress_health_check=list(HealthCheck),
         print_blob=False,
         report_multiple_bugs=False,
     )
     @hypothesis.given(program=kind.programs)
     def each(program: Any) -> None:
-        nonlocal shrinking
-        if not shrinking:
+        nonlocal wrong
+        if wrong is not None and not shrinks:
+            raise wrong  # Hypothesis tries again what failed, which may hang
+        if wrong is None:
             counts["programs"] += 1
         try:
             verdict = kind.judge(program)
-        except Exception:
-            shrinking = True
+        except Exception as error:
+            wrong = error
             raise
-        if not shrinking:
+        if wrong is None:
             counts[verdict] += 1
 
     try:
@@ -112,6 +120,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=5.0, help="for all kinds together")
     parser.add_argument("--kinds", nargs="+", metavar="KIND", help="only these")
+    parser.add_argument("--first", action="store_true", help="stop at the first program of a kind that differs")
     parser.add_argument("--json", type=Path, help="write the rows here, too")
     asked = parser.parse_args()
     with kinds() as known:
@@ -121,7 +130,7 @@ def main() -> int:
         print(LINE.format("kind", "seed", "programs", "equal", "refused", "different", "hung", "seconds"), flush=True)
         rows = []
         for kind in chosen:
-            row = explore(kind, asked.seed, 60 * asked.minutes / len(chosen))
+            row = explore(kind, asked.seed, 60 * asked.minutes / len(chosen), first=asked.first)
             rows.append(asdict(row))
             counts = (row.programs, row.equal, row.refused, row.different, row.hung)
             print(LINE.format(row.kind, row.seed, *counts, row.seconds), flush=True)

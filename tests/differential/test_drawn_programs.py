@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import strategies as st
 from kinds import kinds
 from machine import Kind, explore
 
@@ -35,3 +36,15 @@ def test_what_comes_out_wrong_is_found_and_made_small(known: dict[str, Kind]) ->
     row = explore(Kind("planted", known["torch"].programs, judge), seed=1, seconds=float("inf"), most=50)
     assert row.different > 0 and row.different + row.equal == row.programs
     assert all(text.startswith("['broadcast']") for text in row.found)
+
+
+def test_the_first_that_comes_out_wrong_is_judged_once() -> None:
+    judged: list[int] = []
+
+    def judge(program: int) -> str:
+        judged.append(program)
+        assert program % 7 != 3, program
+        return "equal"
+
+    row = explore(Kind("planted", st.integers(0, 99), judge), seed=1, seconds=float("inf"), first=True)
+    assert row.different == 1 and row.programs == len(judged) and judged[-1] % 7 == 3
