@@ -11,6 +11,8 @@
 #include <limits>
 #include <optional>
 
+#include "calibration/network.hpp"
+
 namespace paceline {
 
 // The nanoseconds by which a peer's clock is ahead of this one, at least and at most; both are CLOCK_REALTIME.
@@ -37,12 +39,8 @@ class PeerClock {
   std::optional<ClockBounds> bounds() const;
 
  private:
-  static constexpr std::chrono::milliseconds kFirstPause{10};
-  static constexpr std::chrono::milliseconds kLongestPause{1280};
-  static constexpr std::chrono::seconds kSpan{8};
-
   Time next_{};
-  std::chrono::milliseconds pause_ = kFirstPause;
+  std::chrono::milliseconds pause_ = calibration::kFirstClockPause;
   // The shortest ways in this span and in the one before it.
   Time span_began_{};
   std::int64_t shortest_ = kNothing;

@@ -16,6 +16,7 @@ from rendezvous_fakes import FakeModule, good, in_threads, settings
 
 from paceline.errors import CommunicationError, RendezvousError
 from paceline.observe.trace import dump, live
+from paceline.observe.trace.clocks import Clocks
 from paceline.observe.trace.event import Event
 from paceline.process import network
 from paceline.rendezvous.store import MemoryStore
@@ -316,6 +317,16 @@ def test_a_rank_is_found_by_what_the_members_of_a_group_call_it() -> None:
     recorder.add_group(2, members[1:])
     assert recorder.locate(f"group rank 1 = {members[2]}") == (2, 102)
     assert recorder.locate(f"group rank 0 = {members[2]}") is None
+
+
+def test_of_a_machine_s_ranks_the_one_counts_that_tells_its_clock_best() -> None:
+    members: list[Any] = [
+        SimpleNamespace(process=f"process {rank}", rank=rank, machine="abb"[rank]) for rank in range(3)
+    ]
+    told = [(str(members[1]), -50, 70), (str(members[2]), -5, 7), ("a stranger", 0, 0)]
+    recorder = FlightRecorder("process 0", settings(0, 3), list, list, lambda: told)
+    recorder.add_group(1, members)
+    assert recorder.clocks() == Clocks("a", {"b": (-5, 7)})
 
 
 def test_the_first_failure_of_a_group_is_written_at_once(tmp_path: Path) -> None:

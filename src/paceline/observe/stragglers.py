@@ -36,7 +36,7 @@ class Last:
 
     @property
     def told(self) -> str:
-        """Of what the shares are, for example "512 collectives known; 3 % within 0.1 ms, not told apart"."""
+        """The base of the shares, such as "512 collectives known; 3 % within 0.1 ms, not told apart"."""
         known = f"{self.count} collectives known"
         if not self.untold:
             return known
