@@ -92,6 +92,7 @@ Error Failures::explained(const Operation& operation) const {
 void Failures::fail_if_absent(const Operation& operation) {
   Group& group = *operation.group;
   if (operation.over() || group.use == Group::Use::control) return;
+  if (operation.trouble()) return fail_for_trouble(operation);  // such as a wrong message of a rank that has left
   if (const int rank = lacking(operation); rank >= 0) fail(group, gone(group, rank));
 }
 
@@ -148,12 +149,18 @@ Error Failures::gone(const Group& group, int rank) const {
   const Peer& peer = peers_[group.members[static_cast<std::size_t>(rank)].peer];
   if (!peer.lost && !peer.left)
     return {ErrorKind::peer_lost, group.name_of(rank) + " has left the group", peer.description};
-  return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank));
+  return gone(peer, group.name_of(rank), whereabouts_.last_heard(group, rank), &group);
+}
+
+bool Failures::has_member(const Group& group, const std::string& description) const {
+  return description == description_ || std::ranges::any_of(group.members, [&](const Member& member) {
+           return member.peer >= 0 && peers_[member.peer].description == description;
+         });
 }
 
 // The first error wins also where ranks are not in the same groups: a rank that ends because of an error is not to
 // blame.
-Error Failures::gone(const Peer& peer, const std::string& name, const std::string& last) const {
+Error Failures::gone(const Peer& peer, const std::string& name, const std::string& last, const Group* among) const {
   std::string text = name;
   text += peer.left ? " has left the job" : peer.garbled ? " sent " + description_ + " " + peer.why : " died";
   const std::string reason = peer.garbled ? std::string() : peer.why;
@@ -163,6 +170,8 @@ Error Failures::gone(const Peer& peer, const std::string& name, const std::strin
   if (!last.empty()) text += "; last heard of in " + last;
   const Error before = peer.left ? peer.before : first_error_.cause_of_failure(peer.description);
   if (!before) return {ErrorKind::peer_lost, text, peer.description};
+  if (among != nullptr && !peer.left && !before.culprit.empty() && !has_member(*among, before.culprit))
+    return {ErrorKind::peer_lost, text + "; before that, " + before.message, peer.description};
   return {ErrorKind::peer_lost, before.message + "; after that " + text,
           before.culprit.empty() ? peer.description : before.culprit};
 }

@@ -59,7 +59,9 @@ class Failures {
   int lacking(const Operation& operation) const;
   Error explained(const Operation& operation) const;
   Error gone(const Group& group, int rank) const;
-  Error gone(const Peer& peer, const std::string& name, const std::string& last) const;
+  // `among`: the group in which it is missed, where it is one.
+  Error gone(const Peer& peer, const std::string& name, const std::string& last, const Group* among = nullptr) const;
+  bool has_member(const Group& group, const std::string& description) const;
 
   Peers& peers_;
   Groups& groups_;
