@@ -265,8 +265,23 @@ def _interrupt_soon() -> None:
     threading.Thread(target=_interrupt_once_asleep).start()
 
 
-def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] | None) -> None:
+class Preempted(Exception):
+    """What a program's own handler of a signal raises."""
+
+
+def _interrupts_raise_preempted() -> None:
+    def handler(*_: object) -> None:
+        raise Preempted
+
+    signal.signal(signal.SIGINT, handler)
+
+
+def check_interrupt_in_backward(
+    rank: int, size: int, hook: Callable[..., Any] | None, raised: type[BaseException]
+) -> None:
     """It comes while DDP waits for a rank that does nothing before it has come."""
+    if raised is Preempted:
+        _interrupts_raise_preempted()
     store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
     if hook is not None:
@@ -280,8 +295,24 @@ def check_interrupt_in_backward(rank: int, size: int, hook: Callable[..., Any] |
 
     output = model(torch.ones(2, 8))
     output.register_hook(at_its_end)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised):
         output.sum().backward()
+    store.set("interrupted", "")
+
+
+def check_own_handler_in_wait(rank: int, size: int) -> None:
+    store = dist.distributed_c10d._get_default_store()  # type: ignore[no-untyped-call]
+    if rank == 1:
+        store.wait(["interrupted"])
+        return
+    _interrupts_raise_preempted()
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    assert work is not None
+    _interrupt_soon()
+    with pytest.raises(Preempted):
+        work.wait()
+    with pytest.raises(Aborted, match="was interrupted"):
+        work.wait()
     store.set("interrupted", "")
 
 
@@ -389,9 +420,23 @@ def test_an_interrupt_ends_the_wait_for_a_future(ranks: Ranks, chained: bool) ->
     ranks(check_interrupt_in_future, 2, fresh=True, chained=chained, timeout=1000, deadline=100)
 
 
-@pytest.mark.parametrize("hook", [None, arena_hook, default_hooks.allreduce_hook])
-def test_an_interrupt_ends_a_backward_pass(ranks: Ranks, hook: Callable[..., None] | None) -> None:
-    ranks(check_interrupt_in_backward, 2, fresh=True, hook=hook, timeout=1000, deadline=100)
+@pytest.mark.parametrize(
+    ("hook", "raised"),
+    [
+        (None, KeyboardInterrupt),
+        (None, Preempted),
+        (arena_hook, KeyboardInterrupt),
+        (default_hooks.allreduce_hook, KeyboardInterrupt),
+    ],
+)
+def test_an_interrupt_ends_a_backward_pass(
+    ranks: Ranks, hook: Callable[..., None] | None, raised: type[BaseException]
+) -> None:
+    ranks(check_interrupt_in_backward, 2, fresh=True, hook=hook, raised=raised, timeout=1000, deadline=100)
+
+
+def test_what_a_handler_raises_comes_out_of_a_wait(ranks: Ranks) -> None:
+    ranks(check_own_handler_in_wait, 2, fresh=True, timeout=1000, deadline=100)
 
 
 @pytest.mark.parametrize("check", [check_timeout, check_own_timeout])

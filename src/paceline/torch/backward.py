@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.autograd import Variable
 
 from paceline._engine import Operation
+from paceline.errors import CommunicationError
 from paceline.observe.outside import OutsideWaits
 
 _MOST_DROPPED = 1024
@@ -66,7 +67,9 @@ class BackwardWaits:
         with self._lock:
             operations, self._operations = self._operations, []
         for operation in operations:
-            with suppress(Exception):  # the future tells of it; what the handler of a signal raises ends the pass
+            with suppress(
+                CommunicationError
+            ):  # the future tells of it; what the handler of a signal raises ends the pass
                 operation.wait(-1.0)
         with self._lock:
             if self._left and not self._waiting:

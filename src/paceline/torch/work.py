@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.futures import Future, collect_all
 
 from paceline._engine import Operation
+from paceline.errors import CommunicationError
 from paceline.group.host import Host
 from paceline.torch import builtin_hooks
 from paceline.torch.abandoned import Abandoned
@@ -98,7 +99,7 @@ class PendingWork(dist.Work):
         if not self._finished:
             try:
                 self.operation.wait(timeout.total_seconds() if timeout > _GROUP_TIMEOUT else -1.0)
-            except Exception:
+            except CommunicationError:  # what the handler of a signal raises comes out of this call
                 if not self.operation.done():
                     raise
             self.finish()
