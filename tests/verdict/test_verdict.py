@@ -357,6 +357,15 @@ def test_a_running_job_is_judged_after_its_warm_up() -> None:
     )
 
 
+def test_a_running_job_is_judged_again() -> None:
+    observer = Steady()
+    running = RunningVerdict(observer, Annotations(lambda: 0).internal, lambda: TWO, "none")  # type: ignore[arg-type]
+    for number in range(6):
+        observer.steps += WARM_UP + STEPS
+        assert (running.look() is not None) == (number % 2 == 1)
+        assert len(observer.followers) == (number % 2 == 0)
+
+
 @pytest.mark.parametrize(
     ("machines", "ideal", "parts", "said"),
     [

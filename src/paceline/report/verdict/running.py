@@ -26,11 +26,13 @@ STEPS = 20
 _EXPLAINED = 0.5
 """The share of the waiting that the model of the network must explain so that a codec is offered against it: the rest
 may be for a rank that is late, against which no codec helps."""
+_MOST = 1 << 16
+"""Operations that are kept from one look to the next, which may be hours later."""
 _ALONE = "Only rank {} was looked at: the report at the end (PACELINE_REPORT) says which rank is slow."
 
 
 class RunningVerdict:
-    """Looks at one rank, until it can say what limits its job.
+    """Looks at one rank, until it can say what limits its job, and then anew.
 
     internal: the operations that Paceline starts for itself. topology: returns the network of the job as it is known
     now. codec: what encodes data between machines.
@@ -43,9 +45,10 @@ class RunningVerdict:
         self._before: Figures | None = None
         self._sizes: Counter[int] = Counter()
         self._spans: list[tuple[int, int]] = []
+        self._left_out = 0
 
     def look(self) -> Verdict | None:
-        """Return the verdict once the job has made its steps; None before."""
+        """Return the verdict once the job has made its steps since the last one; None before."""
         figures = self._observer.figures()
         if self._before is None:
             if figures.steps >= WARM_UP:
@@ -56,18 +59,24 @@ class RunningVerdict:
             return None
         self._observer.unfollow(self._note)
         found = judge(self._evidence(figures, self._before))
+        self._before, self._left_out = None, 0
+        self._sizes.clear()
+        self._spans.clear()
         return replace(found, details=(*found.details, _ALONE.format(figures.rank)))
 
     def _note(self, news: News) -> None:
         for event in news.events:
             if event.state == "done" and event.collective == "all_reduce" and event not in self._internal:
+                if len(self._spans) == _MOST:
+                    self._left_out += 1
+                    continue
                 self._sizes[event.bytes] += 1
                 self._spans.append((event.start_ns, event.end_ns))
 
     def _evidence(self, after: Figures, before: Figures) -> Evidence:
         found = rates(after, before)
         seen = sum(self._sizes.values())
-        passed = after.unseen - before.unseen
+        passed = after.unseen - before.unseen + self._left_out
         scale = (seen + passed) / max(1, seen) / found.steps  # those that went by were like those that were seen
         step = found.seconds / found.steps
         exposed = min(step, (found.exposed_ms or 0.0) / 1e3)
