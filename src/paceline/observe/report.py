@@ -59,6 +59,15 @@ class Report:
     format: str = FORMAT
 
     @property
+    def title(self) -> str:
+        """Ranks, machines and seconds of the job: "4 ranks on 2 machines, 17.8 s"."""
+        machines = len({rank.figures.host for rank in self.ranks})
+        several = machines > 1 or any(rank.figures.elsewhere for rank in self.ranks)
+        where = f"{machines if machines > 1 else 'several'} machines" if several else "1 machine"
+        seconds = max((rank.figures.seconds for rank in self.ranks), default=0.0)
+        return f"{self.size} rank{'s' if self.size != 1 else ''} on {where}, {show_duration(seconds)}"
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences that say how the job ended, of which ranks something is missing, and what the network was."""
         found = [self.end] if self.end else []

@@ -9,8 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from paceline.formats.numbers import DASH, elsewhere, number, percent, size
-from paceline.formats.sizes import show_duration
+from paceline.formats.numbers import DASH, number, percent, size
 from paceline.observe.figures import Figures
 from paceline.observe.rates import Rates
 from paceline.observe.report import Report
@@ -45,11 +44,8 @@ def render(report: Report, verdict: str) -> RenderableType:
 
 
 def _head(report: Report) -> Text:
-    longest = max((rank.figures.seconds for rank in report.ranks), default=0.0)
     steps = max((rank.rates.steps for rank in report.ranks), default=0.0)
-    first = report.ranks[0].figures if report.ranks else None
-    where = f"{elsewhere(first.elsewhere, report.size)} than rank {first.rank}, " if first and first.elsewhere else ""
-    return Text(f"{report.size} ranks, {where}{show_duration(longest)}, {steps:.0f} steps", "bold")
+    return Text(f"{report.title}, {steps:.0f} steps", "bold")
 
 
 def _steps(report: Report) -> Table:

@@ -8,7 +8,7 @@ from statistics import median
 
 from paceline.formats.numbers import DASH, number, percent, size
 from paceline.formats.page import bar, figure, keys, page, paragraph, section, table
-from paceline.formats.sizes import show_duration, show_seconds
+from paceline.formats.sizes import show_seconds
 from paceline.observe.profile import Profile
 from paceline.observe.report import Report
 from paceline.report.page.data import PARTS, Drawn, drawn
@@ -35,12 +35,9 @@ def report_page(report: Report, where: str) -> str:
     except ValueError:
         run = None
     found, shown = verdict(report, where), drawn(report, run)
-    machines = len({rank.figures.host for rank in report.ranks})
-    seconds = max((rank.figures.seconds for rank in report.ranks), default=0.0)
-    of = f"{report.size} rank{'s' if report.size != 1 else ''} on {machines} machine{'s' if machines != 1 else ''}"
     own = files("paceline.report.page")
     return page(
-        f"{where}: {of}, {show_duration(seconds)}",
+        f"{where}: {report.title}",
         _sections(report, run, found, shown),
         shown.data,
         style=(own / "report.css").read_text(encoding="utf-8"),
