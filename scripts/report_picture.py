@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 PACELINE = Path(sys.executable).with_name("paceline")
 TOPOLOGY = ROOT / "docs" / "topologies" / "2+2.yaml"
-WIDTH, HEIGHT = 1000, 860
+WIDTH, HEIGHT = 1000, 910
 """Pixels: the verdict, where a step goes, and the ranks over time."""
 SCHEMES = {"light": 1, "dark": 0}
 """The colours that a reader prefers, as Chromium numbers them."""
@@ -34,6 +34,7 @@ def main() -> None:
         job = [PACELINE, "run", ROOT / "scripts" / "late_job.py"]
         environment = {**os.environ, "PACELINE_REPORT": str(report)}
         subprocess.run([PACELINE, "lab", TOPOLOGY, "--", *job], check=True, env=environment)
+        subprocess.run([PACELINE, "report", report], check=True)
         subprocess.run([PACELINE, "report", report, "--html", page], check=True)
         for scheme, number in SCHEMES.items():
             picture = PICTURES / f"report-{scheme}.png"
