@@ -51,11 +51,11 @@ def embedded(page: str) -> str:
 
 def test_the_verdict_comes_first_and_every_section_is_there() -> None:
     page = report_page(job(), "run.json")
-    assert page.index('class="headline"') < page.index("What would help") < page.index('id="time"')
+    assert page.index('class="headline"') < page.index('id="time"') < page.index("What would help")
     assert ">up to 1." in page, "what a punctual last rank would give is a bound"
     titles = re.findall(r"<h2[^>]*>(.*?)</h2>", page)
     assert titles == [
-        "Verdict", "Ranks over time", "Who came last", "Tensors", "Links between machines",
+        "Verdict", "Ranks over time", "What would help", "Who came last", "Tensors", "Links between machines",
         "The load-imbalance susceptible window", "Cores",
     ]  # fmt: skip
     data = json.loads(embedded(page))

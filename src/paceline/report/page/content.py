@@ -49,6 +49,8 @@ def _sections(report: Report, run: Recording | None, found: Verdict, shown: Draw
     yield _verdict(report, found)
     if run is not None:
         yield _time(run, report, shown)
+    if found.gains:
+        yield _gains(found)
     if any(rank.last for rank in report.ranks):
         yield _last(report)
     if run is not None:
@@ -66,11 +68,14 @@ def _verdict(report: Report, found: Verdict) -> str:
     content += [paragraph(remark, "warning") for remark in report.remarks]
     if found.evidence is not None:
         content.append(_bar(found.evidence))
-    if found.gains:
-        rows = [(gain.change, gain.times, gain.by, gain.price or DASH) for gain in found.gains]
-        columns = ("change", "throughput", "by the", "costs")
-        content.append(table("What would help", columns, rows, words=("change", "by the", "costs")))
     return section("verdict", "Verdict", *content)
+
+
+def _gains(found: Verdict) -> str:
+    rows = [(gain.change, gain.times, gain.by, gain.price or DASH) for gain in found.gains]
+    columns = ("change", "throughput", "by the", "costs")
+    shown = table("Changes, the best first", columns, rows, words=("change", "by the", "costs"))
+    return section("gains", "What would help", shown)
 
 
 def _bar(evidence: Evidence) -> str:
