@@ -59,7 +59,7 @@ def test_a_killed_rank_is_named(machines: str, seed: int, policy: str, tmp_path:
     ("policy", "machines", "seed"), [*((policy, "011", 3) for policy in POLICIES), ("board", "0011", 7)]
 )
 def test_a_stopped_rank_is_named_at_the_timeout(policy: str, machines: str, seed: int, tmp_path: Path) -> None:
-    trial("stop", machines, policy, seed, tmp_path, timeout=3)
+    trial("stop", machines, policy, seed, tmp_path, timeout=6)
 
 
 def test_ctrl_c_reaches_a_rank_that_waits_and_the_others_hear_of_it(tmp_path: Path) -> None:
