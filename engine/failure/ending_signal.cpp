@@ -4,6 +4,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
@@ -16,11 +17,13 @@
 namespace paceline {
 namespace {
 
+constexpr std::size_t kSignals = 65;  // of Linux, from 1
+
 struct Hearing {
   std::atomic<pid_t> process{0};  // that hears; 0 for none
   std::atomic<int> news{-1};
-  std::atomic<int> first{0};  // the signal that came first
-  int timer = -1;
+  std::atomic<int> first{0};           // the signal that came first
+  std::array<int, kSignals> timers{};  // of each signal that is heard
   itimerspec most{};
 };
 
@@ -38,12 +41,10 @@ extern "C" void on_ending_signal(int signal, siginfo_t* info, void*) {
   } else if (hearing.first.compare_exchange_strong(none, signal)) {
     const auto word = static_cast<std::uint64_t>(signal);
     [[maybe_unused]] const auto wrote = ::write(hearing.news, &word, sizeof word);
-    ::syscall(SYS_timer_settime, hearing.timer, 0, &hearing.most, nullptr);
+    ::syscall(SYS_timer_settime, hearing.timers[static_cast<std::size_t>(signal)], 0, &hearing.most, nullptr);
   }
   errno = before;
 }
-
-[[noreturn]] void fail(const char* what) { throw std::system_error(errno, std::generic_category(), what); }
 
 }  // namespace
 
@@ -51,12 +52,7 @@ Descriptor hear_ending_signals(std::span<const int> signals, std::chrono::second
   const std::scoped_lock lock(changing);
   if (hearing.process == ::getpid()) return {};
   Descriptor news(::eventfd(0, EFD_CLOEXEC));
-  if (!news) fail("eventfd");
-  sigevent event{};
-  event.sigev_notify = SIGEV_SIGNAL;
-  event.sigev_signo = signals.front();
-  // By the kernel's own name, since the C library has it in another library on older systems.
-  if (::syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &hearing.timer) != 0) fail("timer_create");
+  if (!news) throw std::system_error(errno, std::generic_category(), "eventfd");
   hearing.most.it_value.tv_sec = static_cast<std::time_t>(most.count());
   hearing.news = news.get();
   hearing.first = 0;
@@ -66,6 +62,13 @@ Descriptor hear_ending_signals(std::span<const int> signals, std::chrono::second
     struct sigaction now{};
     if (::sigaction(signal, nullptr, &now) != 0 || (now.sa_flags & SA_SIGINFO) != 0 || now.sa_handler != SIG_DFL)
       continue;
+    // The timer sends the same signal: what the program does with others is its own. By the kernel's own name, since
+    // the C library has it in another library on older systems.
+    sigevent event{};
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = signal;
+    int& timer = hearing.timers.at(static_cast<std::size_t>(signal));
+    if (::syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &timer) != 0) continue;
     struct sigaction own{};
     own.sa_sigaction = on_ending_signal;
     own.sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK;
@@ -82,9 +85,9 @@ void stop_hearing_ending_signals() {
     if (::sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) != 0 &&
         now.sa_sigaction == on_ending_signal)
       std::signal(signal, SIG_DFL);
+    ::syscall(SYS_timer_delete, hearing.timers.at(static_cast<std::size_t>(signal)));
   }
   heard.clear();
-  ::syscall(SYS_timer_delete, hearing.timer);
   hearing.process = 0;
   hearing.news = -1;
 }

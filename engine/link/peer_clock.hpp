@@ -3,7 +3,7 @@
 // No message comes before it was sent. So each one bounds the difference of the two clocks from one side, and one each
 // way bounds it from both (A. Duda, G. Harrus, Y. Haddad, G. Bernard, "Estimating Global Time in Distributed Systems",
 // ICDCS 1987). Whatever keeps a message waiting only widens its bound, so the tightest ones count, as in NTP (RFC
-// 5905). Those of more than some seconds ago are forgotten, because clocks drift and are set.
+// 5905). Those of more than some seconds ago are forgotten once others come, because clocks drift and are set.
 #pragma once
 
 #include <chrono>

@@ -104,10 +104,10 @@ def test_another_protocol_version_is_one_clear_sentence_on_both_sides(
     caller = calling()
     monkeypatch.undo()
     callee = answering()
-    with pytest.raises(Stranger, match="it speaks protocol 9, this process 5"):
+    with pytest.raises(Stranger, match="it speaks protocol 9, this process 6"):
         callee.hear(caller.said)
     monkeypatch.setattr(handshake, "PROTOCOL", 9)
-    with pytest.raises(Refused, match="it speaks protocol 5, this process 9: install the same paceline"):
+    with pytest.raises(Refused, match="it speaks protocol 6, this process 9: install the same paceline"):
         caller.hear(callee.said)
 
 

@@ -33,7 +33,7 @@ from paceline.simulate.links import relinked
 from paceline.topology import Topology, TopologyError, read
 
 Rows = Sequence[Mapping[str, Any]]
-"""What --json writes."""
+"""The content of the file that --json writes."""
 
 
 def command(

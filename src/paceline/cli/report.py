@@ -34,7 +34,7 @@ def command(
         report = read(file)
         if html is not None:
             write(html, lambda: report_page(report, file.name))
-            print(f"{html}: {report.size} ranks; open it in a browser")
+            print(f"{html}: {report.size} rank{'s' if report.size != 1 else ''}; open it in a browser")
             return 0
         show(report, verdict(report, str(file)).text, Console())
     except ValueError as error:

@@ -26,6 +26,8 @@ from paceline.topology.units import parse_time
 
 MOST = 1_000_000
 """The most steps, runs, partitions and microbatches that are asked for in earnest."""
+_LONGEST_STEP = 86_400.0
+"""Seconds that a step may compute at most."""
 _WHAT, _WHERE, _HOW, _OUTPUT = "What is simulated", "Where", "How", "Output"
 
 
@@ -180,8 +182,8 @@ def command(
         question = Question(
             report=report,
             model=name,
-            seconds=parse_time(step) if step else None,
-            late=parse_time(late) if late else None,
+            seconds=parse_time(step, _LONGEST_STEP) if step else None,
+            late=parse_time(late, _LONGEST_STEP) if late else None,
             topology=topology,
             ranks=ranks,
             per_machine=per_machine,

@@ -1,4 +1,4 @@
-"""What `paceline simulate` prints, and the rows that it writes."""
+"""The tables that `paceline simulate` prints, and the rows that it writes."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,8 @@ from pathlib import Path
 from paceline.cpu.cgroup import cgroup_folders, read_file
 
 _VERSION = 2
+_GONE = 0.5
+"""Seconds after which the kernel has taken a process that was killed out of its control group."""
 
 
 class ControlGroup:
@@ -43,6 +46,13 @@ class ControlGroup:
                 yield from map(int, procs.read_text().split())
 
     def remove(self) -> None:
-        """Remove it, if no process is left in it."""
-        with suppress(OSError):
-            self.folder.rmdir()
+        """Remove it and those below it, if no process is left in them. One that has just ended may still be there."""
+        deadline = time.monotonic() + _GONE
+        while self.folder.exists():
+            try:
+                for folder in sorted(self.folder.glob("**/"), reverse=True):
+                    folder.rmdir()
+            except OSError:
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.01)

@@ -20,7 +20,7 @@ from enum import IntEnum
 
 from paceline.rendezvous.conversation import Conversation, Receive, Send, Stranger
 
-PROTOCOL = 5
+PROTOCOL = 6
 """The version of everything that two Paceline processes send each other."""
 
 TICKET_BYTES = 16

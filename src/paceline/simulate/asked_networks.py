@@ -26,7 +26,7 @@ is also about what a rank copies in the memory of a server."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Places:
-    """Where a job runs, as a user says it. "" and None stand for what he did not say.
+    """The place where a job runs, as a user says it. "" and None stand for what he did not say.
 
     file: of a topology. ranks: a number, or low:high for doublings. links: those that he says, in this order.
     """

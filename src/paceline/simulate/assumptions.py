@@ -1,4 +1,4 @@
-"""What is assumed of a network's links because nobody has said it, one line each, with the option that says it."""
+"""Lines on what is assumed of a network's links, as nobody has said it, each with the option that says it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _said(link: Link, assumed: tuple[Guess, ...]) -> str:
 
 
 def _joins(topology: Topology, kinds: tuple[str, ...]) -> bool:
-    """Whether such links lie between ranks at all: inside machines only if one has several ranks."""
+    """Return whether such links lie between ranks at all: inside machines only if one has several ranks."""
     if "rank" in kinds:
         return any(len(ranks) > 1 for _, ranks in topology.machines())
     return sum(len(ranks) > 0 for _, ranks in topology.machines()) > 1

@@ -1,4 +1,4 @@
-"""How long ranks compute in a step: told, or as a run's ranks have shown it."""
+"""The time that ranks compute in a step: told, or as a run's ranks have shown it."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Compute:
     together: tuple[float, ...] = ()
     """Measured seconds by which all ranks together compute longer in a step than usual, or shorter (below 0)."""
     whole: bool = False
-    """Whether `samples` has a value for each rank of a step, one step after the other, and ranks draw their own of the
+    """True if `samples` has a value for each rank of a step, one step after the other, and ranks draw their own of the
     same step."""
     delay: float = 0.0
     after: float = 0.0
     """Seconds from the end of communication to the next step: the optimizer."""
     steps: tuple[tuple[float, ...], ...] = ()
-    """What a run's ranks computed in each of its steps, from which `on` takes what there is in place of `seconds`."""
+    """The seconds that a run's ranks computed in each of its steps, from which `on` takes what stands for `seconds`."""
 
     @property
     def mean(self) -> float:

@@ -92,8 +92,8 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
     """Yield what is to be simulated: by networks, then by policies, then by algorithms. Raises ValueError."""
     assumed: list[str] = []
     workload = run.workload if run is not None else _model(question, assumed)
-    if not question.scale > 0:
-        raise ValueError(f"--scale-compute is {in_full(question.scale)}; it must be above 0")
+    if not 0 < question.scale < math.inf:
+        raise ValueError(f"--scale-compute is {in_full(question.scale)}; it must be above 0 and finite")
     workload = workload.scaled(question.scale)
     workload = pipelined(workload, question.partitions, _microbatches(question, assumed))
     cores_of(question.cores, workload.compute)
@@ -130,7 +130,7 @@ def scenarios(question: Question, run: Measured | None) -> Iterator[Scenario]:
 
 
 def _doubt(question: Question, topology: Topology) -> Doubt:
-    """How far what is assumed may be off. A report has measured how late ranks are, and what transfers reach."""
+    """Return how far what is assumed may be off. A report has measured how late ranks are, and what transfers reach."""
     if question.report is not None:
         return Doubt()
     speeds = any("speed" in node.assumed for node in topology.root.walk())

@@ -26,7 +26,7 @@ _CODECS = ("bf16", "int8")
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What is assumed of a job, as the factors between which the truth may lie: of what its exchanges take, and of how
+    """The assumptions on a job, as the factors between which the truth may lie: of what its exchanges take, and of how
     late its ranks are."""
 
     transfer: tuple[float, float] = (1.0, 1.0)

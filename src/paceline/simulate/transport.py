@@ -16,7 +16,7 @@ from paceline.simulate.job import Transfer
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """What is between gradients and links.
+    """The transport between gradients and links.
 
     reach: (bytes of an all-reduce, fraction of the links between machines that it reaches), ascending in bytes; empty
     for all of them. share: the fraction of these links that other jobs leave. host: bytes per second each way between

@@ -98,9 +98,9 @@ class SwitchTree:
         """The switch above each switch and host; each can have only one."""
         parents: dict[str, str] = {}
         for name, switch in self._switches.items():
+            if lost := next((child for child in switch.switches if child not in self._switches), None):
+                raise self._error(switch.where, f"there is no switch {lost}; add it")
             for child in (*switch.switches, *switch.nodes):
-                if child in switch.switches and child not in self._switches:
-                    raise self._error(switch.where, f"there is no switch {child}; add it")
                 if child in parents:
                     both = f"{parents[child]} and {name}"
                     raise self._error(switch.where, f"{child} is below {both}; a tree has one way up, keep one of them")

@@ -12,7 +12,7 @@ from typing import Literal
 Kind = Literal["switch", "machine", "socket", "rank"]
 Guess = Literal["speed", "latency"]
 NOTHING_SAID: tuple[Guess, ...] = ("speed", "latency")
-"""Of a link of which nobody has said anything."""
+"""The guesses on a link of which nobody has said anything."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,16 +59,16 @@ def _named(text: str) -> float | None:
     return _NVLINKS[int(found[1]) - 1] if found else None
 
 
-def parse_time(text: str) -> float:
-    """Return the seconds of a text such as "50 us". Raises ValueError, which says what would be right."""
+def parse_time(text: str, longest: float = LONGEST) -> float:
+    """Return the seconds of a text such as "50 us", at most `longest`. Raises ValueError, which says what is right."""
     if text.strip() == "0":
         return 0.0
     found = _TIME.fullmatch(text.strip())
     if not found:
         raise ValueError(f"{text!r} is not a time; write it like 50 us, 1.5 ms or 0 s")
     seconds = _value(found) * _SECONDS[found[3]]
-    if seconds > LONGEST:
-        raise ValueError(f"{text!r} is longer than any link takes; at most {LONGEST:g} s")
+    if seconds > longest:
+        raise ValueError(f"{text!r} is more than {longest:g} s")
     return float(seconds)
 
 
