@@ -69,6 +69,15 @@ def test_what_went_by_is_counted(capacity: int, amounts: list[int]) -> None:
     assert found.bytes == 4096 * (found.operations - found.unseen)
 
 
+def test_what_went_by_since_a_look_before_the_first_operation_is_counted() -> None:
+    engine = FakeEngine(capacity=10, exposed=7_000_000)
+    one = observer(engine)
+    one.look()
+    engine.rows += [operation(n) for n in range(1, 101)]
+    found = one.figures()
+    assert (found.operations, found.unseen, found.exposed_ns) == (100, 90, 7_000_000)
+
+
 def test_what_ended_before_the_first_look_is_not_missed() -> None:
     engine = FakeEngine(capacity=10, rows=[operation(n) for n in range(1, 101)], exposed=7_000_000)
     found = observer(engine).figures()

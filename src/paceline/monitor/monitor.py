@@ -127,6 +127,7 @@ class Monitor:
         if self._looker is None:
             from paceline.observe.periodic import Periodic
 
+            self._look()
             self._looker = Periodic(self._look, "paceline-looker")
 
     def figures(self) -> Figures:

@@ -127,7 +127,7 @@ class Observer:
         self._nameless = NamelessSteps()
         self._arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
         self._named_arrivals: deque[Meeting] = deque(maxlen=_ARRIVALS)
-        self._since = 0
+        self._since = self._idle_at = 0
         self._exposed_before = self._known_before = 0
         self._moved: dict[int, tuple[int, int]] = {}  # operations and bytes, by channel
         self._bytes = self._unseen = self._requests = self._passed = 0
@@ -234,15 +234,16 @@ class Observer:
         """
         rows = [Event._make(row) for row in self._engine.events(self._settled)]
         if not rows:
-            self._running = 0
+            self._running, self._idle_at = 0, time.time_ns()
             return [], set(), 0
         own = {event.id for event in rows if event in self._annotations.internal}
         first, newest = rows[0].id, rows[-1].id
         if not self._since:
-            self._since = rows[0].enqueue_ns
-            if first != 1:
+            self._since, gone = rows[0].enqueue_ns, 0
+            if first != 1 and self._idle_at:  # somebody looked before the first one
+                self._since, gone = self._idle_at, round((first - 1) * (len(rows) - len(own)) / (newest - first + 1))
+            elif first != 1:
                 self._exposed_before, self._known_before = self._exposed_ns(), self._annotations.steps.count
-            gone = 0
         elif newest - self._settled <= self._capacity:
             gone = 0
         else:
