@@ -95,6 +95,7 @@ NAMED = (
     "kGraphPatience",
 )
 WINDOWS = ("kQueueSeconds", "kSmallestWindow", "kLargestWindow", "kBufferPerWindow")
+CLOCKS = ("kFirstClockPause", "kLongestClockPause", "kClockSpan")
 SMOOTHING = (
     "kShortQueue",
     "kLossLookPause",
@@ -201,7 +202,7 @@ def areas() -> list[Area]:
         Area(
             "2+2+3, queues of 2 ms",
             7,
-            (*WINDOWS, *SMOOTHING),
+            (*WINDOWS, *CLOCKS, *SMOOTHING),
             sized("all_reduce 8K", "all_reduce 4M"),
             topology.read(files / "2+2+3.yaml"),
             replace(USUAL_QUEUE, seconds=0.002),

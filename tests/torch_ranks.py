@@ -23,7 +23,7 @@ class Ranks:
     """`ranks(function, size)` calls `function(rank, size)` on each of `size` processes in one process group.
 
     It returns what the ranks returned, in order, or raises with the traceback of the rank that failed first.
-    machines: a letter for each rank, "001" for two ranks on one machine and one on another.
+    placed: the machine of each rank, a letter: "001" for two ranks on one machine and one on another.
     """
 
     def __init__(self) -> None:
@@ -41,12 +41,12 @@ class Ranks:
         backend: str = "paceline",
         environment: dict[str, str] | None = None,
         fresh: bool = False,
-        machines: str = "",
+        placed: str = "",
         **arguments: Any,
     ) -> list[Any]:
         context = {"number": next(self._jobs), "port": self._store.port, "backend": backend, "timeout": timeout}
-        if machines:  # processes of their own: a process stays on its machine
-            environment = {"PACELINE_SECRET": "of this test alone", **(environment or {}), MACHINES: machines}
+        if placed:  # processes of their own: a process stays on its machine
+            environment = {"PACELINE_SECRET": "of this test alone", **(environment or {}), MACHINES: placed}
         return self._pools.run(
             function,
             size,

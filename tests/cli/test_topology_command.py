@@ -68,6 +68,6 @@ def test_errors_are_one_sentence(tmp_path: Path) -> None:
     assert err == f"paceline topology: {file}:3: ranks must be a whole number from 1 to 1000000, not 'none'\n"
     file.write_text("machine: a\nranks: 2\n")
     code, _, err = paceline("topology", str(file), "--uplink", "1 Gbit/s")
-    assert code == 2 and "is not Slurm's topology.conf" in err
+    assert code == 2 and "is no file of Slurm" in err
     code, _, err = paceline("topology", str(file), "--draw", "/nowhere/a.svg")
     assert (code, err) == (2, "paceline topology: cannot write /nowhere/a.svg: No such file or directory\n")

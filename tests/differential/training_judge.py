@@ -74,7 +74,7 @@ def _trained(training: Training, ranks: torch_ranks.Ranks, jobs: horovod_ranks.R
         training=training,
         deadline=DEADLINE,
         backend=backend,
-        machines=machines,
+        placed=machines,
     )
 
 

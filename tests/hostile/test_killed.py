@@ -78,7 +78,7 @@ def test_who_started_the_ranks(launcher: str, victim: str, tmp_path: Path) -> No
             ranks = [int(run.stdout.readline()) for _ in range(2)]
             started = psutil.Process(run.pid).children(recursive=True)
             assert {process.pid for process in started} >= set(ranks)
-            agent = next(process.pid for process in started if process.ppid() == run.pid)
+            agent = psutil.Process(ranks[0]).ppid()
             os.kill(run.pid if victim == "launcher" else agent, signal.SIGKILL)
             _, said = run.communicate(timeout=150)
         finally:
