@@ -163,12 +163,16 @@ def _slow_link(case: Case) -> str:
 
 
 def truth(folder: Path, ranks: int, window: tuple[int, int] | None = None) -> Truth:
-    """What the ranks have noted. window: the first rank's CLOCK_REALTIME in ns between which steps count."""
+    """What the ranks have noted. window: the first rank's CLOCK_REALTIME in ns between which steps count.
+
+    All count if none is in the window, as in the outlets.
+    """
     seen = [json.loads((folder / f"truth-{rank}.json").read_text()) for rank in range(ranks)]
     rows = list(zip(*(one["ready"] for one in seen), strict=True))
     if window is not None:
         shift = seen[0]["wall_ns"]
-        rows = [row for row in rows if window[0] <= max(row) + shift and max(row) + shift <= window[1]]
+        within = [row for row in rows if window[0] <= max(row) + shift and max(row) + shift <= window[1]]
+        rows = within or rows
     late: list[list[float]] = [[] for _ in seen]
     surely, perhaps = [0] * ranks, [0] * ranks
     for row in rows:
