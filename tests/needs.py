@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = Path(__file__).parents[1] / "requirements" / "system-packages.txt"
+ROOT = Path(__file__).parents[1]
+PACKAGES = ROOT / "requirements" / "system-packages.txt"
 STRICT = "STRICT_TESTS"
 SECONDS = 60
 """For one try."""
@@ -155,6 +156,12 @@ def packages() -> dict[str, str]:
     return {words[0]: words[1] for words in lines if words}
 
 
+def _checkout() -> str | None:
+    if (why := _command("git")()) is not None:
+        return why
+    return _fails("git", "-C", str(ROOT), "ls-files", "--error-unmatch", "pytest.ini")
+
+
 def _cores() -> str | None:
     from paceline.cpu.budget import physical_cores
 
@@ -174,6 +181,7 @@ NEEDS = {
     ),
     "a terminal": Need(_terminal, "mount devpts on /dev/pts"),
     "python3-simgrid": Need(_simgrid, "install the Debian package python3-simgrid as root"),
+    "a git checkout": Need(_checkout, "clone the repository, as git knows which files are its own"),
     "two cores": Need(_cores, "use a machine with two cores or more"),
     "readelf": Need(_command("readelf"), "install the Debian package binutils"),
     "chromium": Need(_command("chromium"), "install the Debian package chromium (340 MB)", everywhere=False),

@@ -10,6 +10,8 @@ import pytest
 from copied import ROOT, Copy, Unusable
 from put_back import Patch, patches
 
+pytestmark = pytest.mark.needs("a git checkout")
+
 
 @pytest.mark.parametrize("patch", patches(), ids=lambda patch: patch.fault)
 def test_it_applies(patch: Patch) -> None:
