@@ -92,4 +92,5 @@ def test_a_report_that_cannot_be_written_is_told_before_the_job_runs(place: str,
     trace, report = (output / "rank-0.err").read_text().splitlines()
     assert trace.startswith("the job runs without a trace here: cannot write in PACELINE_TRACE=/proc/dumps: ")
     assert report.startswith(f"the job runs without a report: cannot write PACELINE_REPORT={where}: ")
-    assert (output / "rank-1.err").read_text() == "", "one rank of a machine says so"
+    # It may hear of the end of rank 0 before its own signal.
+    assert "the job runs without" not in (output / "rank-1.err").read_text(), "one rank of a machine says so"
