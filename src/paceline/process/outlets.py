@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from paceline.calibration.report import FIRST_SECONDS, GATHER_SECONDS, MOST_SECONDS, SHARE, SIGNAL_SECONDS
+from paceline.calibration.report import GATHER_SECONDS, SIGNAL_SECONDS
 from paceline.monitor.monitor import Monitor
 from paceline.settings.settings import Settings
 
@@ -40,7 +39,6 @@ class Outlets:
         self._calls: CallRecorder | None = None
         self._report: ReportFile | None = None
         self._dumper: Periodic | None = None
-        self._seconds = 0.0  # from one dump to the next
         self._last_moment: LastMoment | None = None
         self._networks: Callable[[], Sequence[Network]] = tuple
         self._fate: Callable[[int], str] = lambda _: ""
@@ -64,8 +62,9 @@ class Outlets:
             self._record(self._settings.report)
         if self._monitor.is_traced:
             from paceline.observe.periodic import Periodic
+            from paceline.process.seldom import Seldom
 
-            self._dumper = Periodic(self._dump, "paceline-trace")
+            self._dumper = Periodic(Seldom(self._monitor.dump), "paceline-trace")
         if self._calls is not None or self._dumper is not None:
             from paceline.process.last_moment import LastMoment
 
@@ -124,16 +123,6 @@ class Outlets:
         monitor.keep_looking()
         if monitor.rank == 0:
             self._report = ReportFile(place, monitor.gather(self._fate), self._account, self._networks)
-
-    def _dump(self) -> float:
-        """Write the trace, but not at once; return the seconds to the next time."""
-        if not self._seconds:
-            self._seconds = FIRST_SECONDS
-            return self._seconds
-        begin = time.monotonic()
-        self._monitor.dump()
-        self._seconds = min(2 * self._seconds, MOST_SECONDS)
-        return max(self._seconds, (time.monotonic() - begin) / SHARE)
 
     def _end_by(self, signal: str) -> None:
         """A signal is about to end this process."""

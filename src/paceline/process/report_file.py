@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.calibration.report import FIRST_SECONDS, GATHER_SECONDS, MOST_SECONDS, SHARE, SIGNAL_SECONDS
+from paceline.calibration.report import GATHER_SECONDS, SIGNAL_SECONDS
 from paceline.formats.files import hindrance, is_replaced
 
 if TYPE_CHECKING:
@@ -50,13 +49,12 @@ class ReportFile:
         self._place, self._gathering, self._account, self._networks = place, gathering, account, networks
         self._lock = threading.Lock()
         self._closed = False
-        self._seconds = FIRST_SECONDS
-        self._begun = False
         self._saver: Periodic | None = None
         if place != STDERR and is_replaced(Path(place)):
             from paceline.observe.periodic import Periodic
+            from paceline.process.seldom import Seldom
 
-            self._saver = Periodic(self._save, "paceline-report")
+            self._saver = Periodic(Seldom(self._save), "paceline-report")
 
     def hurry(self) -> None:
         """Write it soon: this process may be about to end."""
@@ -74,17 +72,11 @@ class ReportFile:
         if self._saver is not None:
             self._saver.close()
 
-    def _save(self) -> float:
-        if not self._begun:
-            self._begun = True
-            return self._seconds
-        begin = time.monotonic()
+    def _save(self) -> None:
         with self._lock:
             if not self._closed:
                 self._gathering.round(SIGNAL_SECONDS)
                 self._write(self._account(False), "The job had not ended when this was written.")
-        self._seconds = min(2 * self._seconds, MOST_SECONDS)
-        return max(self._seconds, (time.monotonic() - begin) / SHARE)
 
     def _write(self, own: Figures, end: str) -> None:
         from paceline.observe.report import make
