@@ -120,7 +120,9 @@ class Listener:
             words = line.decode("ascii").split()
             if take is not None and len(words) == 3 and words[0] == TAKE:
                 rank, wanted = int(words[1]), int(words[2])
-                while len(rest) < wanted <= MAX_TAKEN:
+                if wanted > MAX_TAKEN:
+                    raise ValueError(f"it offers {wanted} bytes, more than {MAX_TAKEN}")
+                while len(rest) < wanted:
                     if not self._receive(client, rest, wanted, deadline):
                         return
                 take(rank, bytes(rest))
