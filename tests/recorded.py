@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paceline.observe.figures import Figures, Group
 from paceline.observe.networks import Network
-from paceline.observe.profile import Exchange, Handed, Profile
+from paceline.observe.profile import Exchange, NamedExchange, Profile
 from paceline.observe.report import Report, make
 from paceline.observe.trace.clocks import Clocks
 from paceline.simulate.links import inside
@@ -53,7 +53,7 @@ def report(
     world = topology.world
     hosts = [node.name for node, ranks in topology.machines() for _ in ranks]
     exchanges: list[list[Exchange]] = [[] for _ in range(world)]
-    requests: list[list[Handed]] = [[] for _ in range(world)]
+    requests: list[list[NamedExchange]] = [[] for _ in range(world)]
     now, sequence = 1000.0, 0
 
     def moment(rank: int, seconds: float) -> int:
@@ -80,7 +80,9 @@ def report(
                 if named:
                     issued = moment(rank, max(called))
                     requests[rank].append(
-                        Handed(CHANNEL, sequence, f"tensor {place}", "all_reduce", nbytes, times[0], issued, times[1])
+                        NamedExchange(
+                            CHANNEL, sequence, f"tensor {place}", "all_reduce", nbytes, times[0], issued, times[1]
+                        )
                     )
             free, sequence, at = over, sequence + 1, [over] * world
         if metrics and step % 3 == 2:

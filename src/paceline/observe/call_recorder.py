@@ -17,7 +17,7 @@ from paceline.cpu.budget import available
 from paceline.observe.annotations import Annotations
 from paceline.observe.news import News
 from paceline.observe.observer import Observer, Source
-from paceline.observe.profile import Exchange, Handed, Profile
+from paceline.observe.profile import Exchange, NamedExchange, Profile
 from paceline.observe.trace.event import Event
 from paceline.observe.trace.request import Request, wall_ns
 
@@ -69,7 +69,7 @@ class CallRecorder:
                 if e.state == "done" and not e.point_to_point
             ),
             requests=tuple(
-                Handed(r.channel, r.batch, r.name, r.kind, r.bytes, r.submitted_ns, r.negotiated_ns, r.done_ns)
+                NamedExchange(r.channel, r.batch, r.name, r.kind, r.bytes, r.submitted_ns, r.negotiated_ns, r.done_ns)
                 for r in tuple(self._requests)
             ),
             steps_ns=tuple(begin + shift for begin in self._annotations.steps.begins_ns()),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from paceline.observe.trace.clocks import MEETINGS, Meeting
+
 
 class Exchange(NamedTuple):
     """A collective that is over, on one rank. Times are CLOCK_REALTIME in ns; bytes are those of the whole buffer.
@@ -20,7 +22,7 @@ class Exchange(NamedTuple):
     end_ns: int
 
 
-class Handed(NamedTuple):
+class NamedExchange(NamedTuple):
     """A named request that is over, on one rank. Times are CLOCK_REALTIME in ns.
 
     channel, batch, name: identify it on all ranks. issued_ns: when the ranks had agreed to carry it out.
@@ -47,7 +49,7 @@ class Profile:
     """
 
     exchanges: tuple[Exchange, ...] = ()
-    requests: tuple[Handed, ...] = ()
+    requests: tuple[NamedExchange, ...] = ()
     steps_ns: tuple[int, ...] = ()
     fusion_bytes: int = 0
     cycle_seconds: float = 0.0
@@ -56,3 +58,12 @@ class Profile:
     cpus: float = 0.0
     copy_rate: float = 0.0
     late_ns: tuple[int, ...] = ()
+
+    @property
+    def meetings(self) -> list[Meeting]:
+        """The exchanges by which ranks and clocks are compared."""
+        return [
+            Meeting(e.channel, e.sequence, e.begin_ns, e.end_ns, bytes=e.bytes)
+            for e in self.exchanges
+            if e.collective in MEETINGS
+        ]

@@ -11,7 +11,7 @@ from paceline.formats.numbers import number, percent
 from paceline.formats.sizes import show_seconds
 from paceline.observe.figures import Figures
 from paceline.observe.steps import SMALL
-from paceline.observe.trace.clocks import MEETINGS, Clock, Meeting, clocks
+from paceline.observe.trace.clocks import Clock, Meeting, clocks
 
 _TENSORS = 20
 """Names that a rank was most often the last to submit, and that are kept."""
@@ -111,11 +111,7 @@ def _calls(figures: Figures) -> list[Meeting]:
         return list(figures.arrivals)
     if profile.requests:
         return [Meeting(r.channel, r.batch, r.submitted_ns, r.done_ns, r.name, r.bytes) for r in profile.requests]
-    return [
-        Meeting(e.channel, e.sequence, e.begin_ns, e.end_ns, bytes=e.bytes)
-        for e in profile.exchanges
-        if e.collective in MEETINGS
-    ]
+    return profile.meetings
 
 
 def _complete(

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from paceline.observe.profile import Handed, Profile
+from paceline.observe.profile import NamedExchange, Profile
 from paceline.observe.report import Report
-from paceline.observe.trace.clocks import MEETINGS, Meeting, clocks
+from paceline.observe.trace.clocks import clocks
 from paceline.simulate.recorded import LEAST_STEPS, Call, Key, calls_of, steps_of
 from paceline.topology import Topology, parse
 
@@ -106,13 +106,8 @@ def _carry(profile: Profile) -> bool:
 
 def _shifts(report: Report) -> list[float]:
     """Seconds by which the clock of each rank's machine is ahead."""
-    found = clocks((rank.figures.clocks, _meetings(rank.figures.profile)) for rank in report.ranks)
+    found = clocks((rank.figures.clocks, (rank.figures.profile or Profile()).meetings) for rank in report.ranks)
     return [found[rank.figures.clocks.machine].ahead_ns / 1e9 for rank in report.ranks]
-
-
-def _meetings(profile: Profile | None) -> list[Meeting]:
-    exchanges = profile.exchanges if profile is not None else ()
-    return [Meeting(e.channel, e.sequence, e.begin_ns, e.end_ns) for e in exchanges if e.collective in MEETINGS]
 
 
 def _spans(profile: Profile, shift: float, named: bool, channels: Set[int]) -> dict[tuple[int, int], Span]:
@@ -123,7 +118,7 @@ def _spans(profile: Profile, shift: float, named: bool, channels: Set[int]) -> d
             for e in profile.exchanges
             if e.channel in channels and e.collective == "all_reduce"
         }
-    batches: dict[tuple[int, int], list[Handed]] = {}
+    batches: dict[tuple[int, int], list[NamedExchange]] = {}
     for request in profile.requests:
         batches.setdefault((request.channel, request.batch), []).append(request)
     return {

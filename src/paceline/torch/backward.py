@@ -67,9 +67,8 @@ class BackwardWaits:
         with self._lock:
             operations, self._operations = self._operations, []
         for operation in operations:
-            with suppress(
-                CommunicationError
-            ):  # the future tells of it; what the handler of a signal raises ends the pass
+            # The future tells of a failure; what the handler of a signal raises ends the pass.
+            with suppress(CommunicationError):
                 operation.wait(-1.0)
         with self._lock:
             if self._left and not self._waiting:

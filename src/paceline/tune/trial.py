@@ -33,7 +33,6 @@ _LOOK_SECONDS = 0.2
 _ANSWER_SECONDS = 2.0
 _PORTS = itertools.cycle(range(29600, 29700))
 """Ports of a lab, where nothing else runs: a job that was ended leaves its own in use for a while."""
-_UNUSED = "and no use of Paceline"
 _LAST_WORDS = 300
 """The most characters of an error that a reason quotes."""
 
@@ -120,14 +119,14 @@ def trial(
     try:
         program = rank_program(arguments, env)
         with _job(setting, program, env, output, lab) as job:
-            steps, reason = _watched(job, effort.of(number), effort.timeout, until)
+            steps, reason, unused = _watched(job, effort.of(number), effort.timeout, until)
         reason = reason or _failure(job, output)
         warm = steps.warm(ended=not steps.enough(effort.of(number)))
         early = not reason and len(warm) <= fitted.LEAST_SLOW_STEPS
         if early:
             reason = _too_few(steps)
         rates = () if reason else block_rates(warm)
-        return Run(setting, number, effort.of(number), rates, reason, reason.endswith(_UNUSED), early)
+        return Run(setting, number, effort.of(number), rates, reason, unused, early)
     finally:
         shutil.rmtree(output, ignore_errors=True)
 
@@ -138,8 +137,11 @@ def _job(setting: Setting, program: Sequence[str], env: Mapping[str, str], outpu
     return LabJob(lab, program, env, port=next(_PORTS), threads=setting.threads, output=output)
 
 
-def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[Steps, str]:
-    """Watch the job until its steps are measured or it has ended; returns its steps, and why it has to be given up."""
+def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[Steps, str, bool]:
+    """Watch the job until its steps are measured or it has ended.
+
+    Returns its steps, why it has to be given up, and whether that is because it goes on without using Paceline.
+    """
     steps = Steps()
     patience = time.monotonic() + timeout
     while job.poll() is None and not job.failures:
@@ -149,12 +151,12 @@ def _watched(job: Job, seconds: float, timeout: float, until: float) -> tuple[St
             break
         if time.monotonic() > patience:
             count = len(steps.begins)
-            since = f"after {count} steps" if count else "after the start" if steps.known else _UNUSED
-            return steps, f"no step for {in_full(timeout)} s {since}"
+            since = f"after {count} steps" if count else "after the start" if steps.known else "and no use of Paceline"
+            return steps, f"no step for {in_full(timeout)} s {since}", not steps.known
         if time.monotonic() > until:
-            return steps, "the time of the search was over before its steps were measured"
+            return steps, "the time of the search was over before its steps were measured", False
         wait_for_exit(job.processes, _LOOK_SECONDS)
-    return steps, ""
+    return steps, "", False
 
 
 def _rank_0(job: Job) -> Name | None:
