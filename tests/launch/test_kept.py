@@ -15,6 +15,8 @@ import pytest
 from jobs import PROGRAMS
 
 from paceline.launch.control_group import ControlGroup
+from paceline.launch.job import Job
+from paceline.launch.kept import kept
 
 DEADLINE = 60.0
 WITHOUT_GROUPS = """
@@ -63,3 +65,22 @@ def test_what_ranks_started_ends_with_a_launcher_that_is_killed(groups: bool) ->
             process.kill()
             for one in named(seconds):
                 one.kill()
+
+
+def test_no_control_group_is_left_where_no_process_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = ControlGroup(tmp_path / "group")
+    group.folder.mkdir()
+    monkeypatch.setattr(ControlGroup, "new", lambda: group)
+    monkeypatch.setattr(sys, "executable", "/nowhere")
+    with pytest.raises(FileNotFoundError), kept(Job([], "mark")):
+        pass
+    assert not group.folder.exists()
+
+
+def test_a_control_group_goes_with_those_below_it(tmp_path: Path) -> None:
+    group = ControlGroup(tmp_path / "group")
+    (group.folder / "inner" / "innermost").mkdir(parents=True)
+    group.remove()
+    assert not group.folder.exists()

@@ -48,11 +48,11 @@ class ControlGroup:
     def remove(self) -> None:
         """Remove it and those below it, if no process is left in them. One that has just ended may still be there."""
         deadline = time.monotonic() + _GONE
-        while self.folder.exists():
+        while self.folder.exists() and time.monotonic() < deadline:
             try:
-                for folder in sorted(self.folder.glob("**/"), reverse=True):
-                    folder.rmdir()
+                self.folder.rmdir()
             except OSError:
-                if time.monotonic() > deadline:
-                    return
+                with suppress(OSError):
+                    for below in sorted(self.folder.glob("*/**/"), reverse=True):
+                        below.rmdir()
                 time.sleep(0.01)

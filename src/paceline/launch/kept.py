@@ -26,6 +26,16 @@ _GRACE_SECONDS = 2.0
 def kept(job: Job) -> Iterator[None]:
     """End what the job starts, also if this process is killed meanwhile. The job must not have been started."""
     job.group = ControlGroup.new()
+    try:
+        with _keeper(job):
+            yield
+    finally:
+        if job.group is not None:
+            job.group.remove()
+
+
+@contextmanager
+def _keeper(job: Job) -> Iterator[None]:
     program = (sys.executable, "-m", __spec__.name, job.mark, str(job.group.folder) if job.group else "-")
     outer = {name: value for name, value in os.environ.items() if name != tree.MARK}
     process = subprocess.Popen(
@@ -43,8 +53,6 @@ def kept(job: Job) -> Iterator[None]:
             process.stdin.write(keeper.OVER)
             process.stdin.close()
         process.wait()
-        if job.group is not None:
-            job.group.remove()
 
 
 def main(mark: str, folder: str) -> None:
